@@ -1,0 +1,5 @@
+"""AggMo for PyTorch: an optimizer that does all that the optimizers of `torch.optim` do."""
+
+from aggmo.torch.optimizer import AggMo
+
+__all__ = ["AggMo"]

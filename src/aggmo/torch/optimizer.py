@@ -1,0 +1,373 @@
+"""The optimizer: parameter groups, state and checkpoints. The arithmetic is in `aggmo.torch.update`.
+
+A parameter's state is one tensor of its shape for each stored velocity, under the keys `velocity_0`, `velocity_1`, …
+by position in `betas`. A velocity is stored exactly when its beta was nonzero as the group was made.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any, Self, SupportsFloat, overload
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import Optimizer, ParamsT, StateDict, _default_to_fused_or_foreach
+
+from aggmo.damping import Damping
+from aggmo.torch import checkpoint, update
+
+
+class AggMo(Optimizer):
+    r"""Aggregated momentum: K velocities with dampings of their own, and a step along their weighted sum.
+
+    With the gradient g of the loss at theta, equations (4) and (5) of the paper read
+
+        v_i   <- beta_i v_i + g              i = 1 ... K
+        theta <- theta - lr * sum_i w_i v_i  w_i = 1/K unless weights are given
+
+    Classical momentum is `Damping.classical(beta)`, Nesterov's `Damping.nesterov(beta)`, exactly as `torch.optim.SGD`
+    computes them. Coming from `SGD(lr, momentum=m)`, the learning rate that keeps the terminal velocity is
+    `lr / (1 - m) / damping.terminal_velocity`; `AggMo.from_sgd` does this in the middle of a run.
+
+    Every option may differ between parameter groups and is read from the group at each step, so that schedulers can
+    change it. For CUDA graphs and for `torch.compile` without recompilation give the learning rate as a tensor.
+
+    Args:
+        params: parameters, named parameters or parameter groups, as for every `torch.optim.Optimizer`.
+        lr: the learning rate, >= 0; a number, or a tensor with one element.
+        betas: the damping coefficients, 0 <= beta < 1, or a whole `Damping`. A beta of 0 costs no memory.
+        weights: the weight of each velocity, >= 0; 1/K each if None.
+        weight_decay: the coefficient of theta added to the gradient, >= 0.
+        decoupled_weight_decay: add weight_decay * theta to the step instead, beside the velocities, as AdamW does.
+        maximize: step up the gradient.
+        foreach: whether to batch the operations of a group's parameters; None batches on accelerators.
+        fused: whether to use the fused kernel; None uses it where it applies. This build has none.
+        differentiable: whether autograd may pass through the step; the default runs it without autograd.
+        velocity_dtype: the dtype in which velocities are stored; None stores them in their parameter's.
+
+    Raises:
+        ValueError: an option out of range; the message names option, value and range.
+
+    >>> theta = torch.tensor([1.0], requires_grad=True)
+    >>> optimizer = AggMo([theta], lr=0.25, betas=(0, 0.5))
+    >>> for _ in range(2):
+    ...     optimizer.zero_grad()
+    ...     (theta**2).sum().backward()  # the gradient is 2 theta
+    ...     optimizer.step()
+    >>> theta.item()  # 1 - 0.25 * (2 + 2) / 2 = 0.5, then 0.5 - 0.25 * (1 + (0.5 * 2 + 1)) / 2
+    0.125
+    >>> optimizer.state[theta]
+    {'velocity_1': tensor([2.])}
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 0.1,
+        betas: Iterable[SupportsFloat] | Damping = (0.0, 0.9, 0.99),
+        weights: Iterable[SupportsFloat] | None = None,
+        *,
+        weight_decay: float = 0.0,
+        decoupled_weight_decay: bool = False,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        fused: bool | None = None,
+        differentiable: bool = False,
+        velocity_dtype: torch.dtype | None = None,
+    ) -> None:
+        damping = Damping.of(betas, weights)
+        equal = damping.weights == (1.0 / len(damping),) * len(damping)
+        defaults = {
+            "lr": lr,
+            "betas": damping.betas,
+            "weights": None if equal else damping.weights,
+            "weight_decay": weight_decay,
+            "decoupled_weight_decay": decoupled_weight_decay,
+            "maximize": maximize,
+            "foreach": foreach,
+            "fused": fused,
+            "differentiable": differentiable,
+            "velocity_dtype": velocity_dtype,
+        }
+        _check_options(defaults)
+        super().__init__(params, defaults)
+
+    @classmethod
+    def from_exp_form(
+        cls, params: ParamsT, lr: float | Tensor = 0.1, a: float = 0.1, k: int = 3, **options: Any
+    ) -> Self:
+        """The optimizer with the paper's exponential damping vector, beta_i = 1 - a^(i-1), as in the authors' code.
+
+        Args:
+            params, lr: as for `AggMo`.
+            a: the scale, 0 < a < 1.
+            k: the number of velocities, >= 1.
+            options: further keyword arguments of `AggMo`.
+
+        Raises:
+            ValueError: as `Damping.exponential` and `AggMo`.
+
+        >>> AggMo.from_exp_form([torch.zeros(1)], lr=0.1, a=0.5, k=4).param_groups[0]["betas"]
+        (0.0, 0.5, 0.75, 0.875)
+        """
+        return cls(params, lr, Damping.exponential(k=k, a=a), **options)
+
+    @classmethod
+    def from_sgd(
+        cls,
+        sgd: torch.optim.SGD,
+        betas: Iterable[SupportsFloat] | Damping = (0.0, 0.9, 0.99),
+        weights: Iterable[SupportsFloat] | None = None,
+        **options: Any,
+    ) -> Self:
+        """Take over a running `torch.optim.SGD`: its parameters, groups, options and momentum.
+
+        With SGD's learning rate lr, momentum m, dampening d and buffers b,
+
+            lr'  = lr (1 - d) / (1 - m) / sum_i w_i / (1 - beta_i)
+            v_i  = b (1 - m) / ((1 - d) (1 - beta_i))
+
+        so that the terminal velocity stays what it was and the step goes on unchanged. With `Damping.classical(m)`, or
+        `Damping.nesterov(m)` for a Nesterov run, the SGD run is continued to rounding. `initial_lr` is scaled alike. A
+        scheduler of the SGD goes on over the new optimizer after
+
+            scheduler.optimizer = optimizer
+            scheduler.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+
+        if it has no other learning rates of its own; make a new one in place of OneCycleLR and CyclicLR, and for
+        ReduceLROnPlateau assign `optimizer` alone. Do not step the SGD any more.
+
+        Args:
+            sgd: the optimizer to take over; it is left as it is.
+            betas, weights: as for `AggMo`, for all groups.
+            options: further keyword arguments of `AggMo`, such as `velocity_dtype`.
+
+        Raises:
+            ValueError: not an SGD, dampening 1 (its buffer has forgotten the gradient's scale), or as `AggMo`.
+
+        >>> theta = torch.zeros(1, requires_grad=True)
+        >>> sgd = torch.optim.SGD([theta], lr=0.5, momentum=0.75)  # terminal velocity 0.5 / (1 - 0.75) = 2
+        >>> AggMo.from_sgd(sgd, betas=(0, 0.5), weights=(1, 1.5)).param_groups[0]["lr"]  # 2 / (1 + 1.5 / 0.5)
+        0.5
+        """
+        if not isinstance(sgd, torch.optim.SGD):
+            raise ValueError(f"sgd is a {type(sgd).__name__}: must be a torch.optim.SGD")
+        damping = Damping.of(betas, weights)
+        groups: list[dict[str, Any]] = []
+        speeds: dict[Tensor, float] = {}
+        for group in sgd.param_groups:
+            beta = float(group["momentum"])
+            kept = 1.0 - float(group["dampening"]) if beta else 1.0  # without momentum SGD ignores its dampening
+            if kept == 0.0:
+                raise ValueError("dampening is 1: the buffer of this SGD has left out every gradient but its first")
+            factor = kept / (1.0 - beta) / damping.terminal_velocity
+            taken = {key: value for key, value in group.items() if key not in _SGD_OPTIONS}
+            taken.update((key, group[key] * factor) for key in ("lr", "initial_lr") if key in group)
+            taken["weight_decay"] = float(group["weight_decay"])
+            groups.append(taken)
+            speeds.update(dict.fromkeys(group["params"], (1.0 - beta) / kept))
+        options.setdefault("differentiable", sgd.defaults["differentiable"])
+        optimizer = cls(groups, betas=damping, **options)
+        optimizer._start_from(sgd, speeds)
+        return optimizer
+
+    @torch.no_grad()
+    def _start_from(self, sgd: torch.optim.SGD, speeds: dict[Tensor, float]) -> None:
+        """Share out SGD's momentum buffers: at speed s, velocity i starts at s / (1 - beta_i) times the buffer."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                buffer = sgd.state[p].get("momentum_buffer") if p in sgd.state else None
+                if buffer is None:
+                    continue
+                velocities = self._velocities(p, group)
+                for i, velocity in zip(group["stored"], velocities, strict=True):
+                    velocity.copy_(buffer.to_dense() if buffer.is_sparse else buffer)
+                    velocity.mul_(speeds[p] / (1.0 - group["betas"][i]))
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a parameter group, in the middle of a run too; options it does not name are the optimizer's own.
+
+        Raises:
+            ValueError: as `AggMo`; also betas without weights in an optimizer whose own weights are not 1/K.
+
+        >>> a, b = torch.zeros(1), torch.zeros(1)
+        >>> optimizer = AggMo([a], lr=0.1)
+        >>> optimizer.add_param_group({"params": [b], "lr": 0.5, "betas": Damping.nesterov(0.5)})
+        >>> [(group["lr"], group["betas"], group["weights"][-1]) for group in optimizer.param_groups]
+        [(0.1, (0.0, 0.9, 0.99), 0.3333333333333333), (0.5, (0.0, 0.5), 0.5)]
+        """
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        weights = param_group.get("weights")
+        if "betas" not in param_group:
+            weights = self.defaults["weights"] if weights is None else weights
+        elif weights is None and self.defaults["weights"] and not isinstance(param_group["betas"], Damping):
+            raise ValueError(
+                f"a group with betas={param_group['betas']!r} but no weights, while the optimizer has "
+                f"weights={self.defaults['weights']} for its own betas: give the group its weights"
+            )
+        damping = Damping.of(param_group.get("betas", self.defaults["betas"]), weights)
+        group = {**self.defaults, **param_group, "betas": damping.betas, "weights": damping.weights}
+        _check_options(group)
+        group["stored"] = tuple(i for i, beta in enumerate(damping.betas) if beta)
+        super().add_param_group(group)
+        dtype = group["velocity_dtype"]
+        if dtype is not None and any(p.is_complex() for p in group["params"]):
+            self.param_groups.pop()
+            raise ValueError(f"velocity_dtype={dtype} cannot hold the velocities of a complex parameter: leave it None")
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Take one step.
+
+        Args:
+            closure: evaluates the model anew and returns the loss.
+
+        Returns:
+            What the closure returned.
+
+        Raises:
+            ValueError: an option of a group is out of range by now, or a beta that was 0 as its group was made is not.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            params: list[Tensor] = []
+            grads: list[Tensor] = []
+            velocities: list[Tensor] = []
+            self._init_group(group, params, grads, velocities)
+            if not params:
+                continue
+            foreach = group["foreach"]
+            if foreach is None:
+                _, foreach = _default_to_fused_or_foreach(params, group["differentiable"], use_fused=False)
+            options = update.Options(
+                betas=group["betas"],
+                weights=group["weights"],
+                stored=group["stored"],
+                lr=group["lr"],
+                weight_decay=group["weight_decay"],
+                decoupled_weight_decay=group["decoupled_weight_decay"],
+                maximize=group["maximize"],
+                differentiable=group["differentiable"],
+            )
+            with torch.set_grad_enabled(group["differentiable"]):
+                update.step(params, grads, velocities, options, foreach)
+        return loss
+
+    def _init_group(
+        self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], velocities: list[Tensor]
+    ) -> None:
+        """Check the group's options and collect its tensors, making state where there is none.
+
+        torch.compile runs this method eagerly, whatever is compiled around it: that it is apart, under this name, keeps
+        the making of state out of the graph, where Inductor would merge the equal first values into one buffer.
+        """
+        _check_group(group)
+        for p in group["params"]:
+            if p.grad is not None:
+                params.append(p)
+                grads.append(p.grad)
+                velocities += self._velocities(p, group)
+
+    def _velocities(self, p: Tensor, group: dict[str, Any]) -> list[Tensor]:
+        """The stored velocities of a parameter, zeros before its first step."""
+        if not group["stored"]:
+            return []
+        state = self.state[p]
+        keys = [f"velocity_{i}" for i in group["stored"]]
+        if keys[0] not in state:
+            for key in keys:
+                state[key] = torch.zeros_like(p, dtype=group["velocity_dtype"], memory_format=torch.preserve_format)
+        return [state[key] for key in keys]
+
+    def load_state_dict(self, state_dict: StateDict) -> None:
+        """Load a state dict, of this class or of another implementation of AggMo, which is continued exactly.
+
+        Velocities keep the dtype they were saved in. As with every optimizer of `torch.optim`, the options of the state
+        dict replace those of the groups. Tensors are copied, so that the optimizer that was saved can go on as well.
+
+        Raises:
+            ValueError: a state dict of another algorithm, or velocities of other betas or shapes; nothing has changed.
+        """
+        # The last hook to run, so that it sees what the user's own hooks made of the state dict.
+        handle = self.register_load_state_dict_pre_hook(
+            lambda _, loaded: checkpoint.adopt(loaded, self.param_groups, self.defaults)
+        )
+        try:
+            super().load_state_dict(state_dict)
+        finally:
+            handle.remove()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for p, values in state["state"].items():
+            for key, value in values.items():
+                if isinstance(value, checkpoint.Kept):
+                    values[key] = value.tensor.to(p.device, copy=True)
+        super().__setstate__(state)
+
+
+_SGD_OPTIONS = {"momentum", "dampening", "nesterov", "foreach", "differentiable", "fused"}
+_FLAGS = ("decoupled_weight_decay", "maximize", "differentiable")
+_CHOICES = ("foreach", "fused")
+
+
+def _check_group(group: dict[str, Any]) -> None:
+    """Check what schedulers and users may have written into a group since its last step."""
+    if isinstance(group["betas"], Damping):
+        group["betas"], group["weights"] = group["betas"].betas, group["betas"].weights
+    betas, stored = tuple(group["betas"]), tuple(group["stored"])
+    _check_damping(betas, tuple(group["weights"]), stored)
+    _check_options(group)
+
+
+@lru_cache(maxsize=256)
+def _check_damping(betas: tuple[float, ...], weights: tuple[float, ...], stored: tuple[int, ...]) -> None:
+    """Raise unless betas and weights are valid and every velocity they need is stored."""
+    damping = Damping(betas, weights)
+    if stored and stored[-1] >= len(damping):
+        raise ValueError(f"betas={betas} has {len(damping)} entries, but velocities are stored at positions {stored}")
+    for i, beta in enumerate(damping):
+        if beta and i not in stored:
+            raise ValueError(
+                f"betas[{i}] is {beta}, but was 0 when the parameter group was made, so its velocity is not stored. "
+                "OneCycleLR and CyclicLR write betas[0] unless they are made with cycle_momentum=False; to change "
+                "this beta yourself, make the group with a nonzero one"
+            )
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    """Raise ValueError for an option out of its range; betas and weights are checked by `Damping`."""
+    lr = options["lr"]
+    if isinstance(lr, Tensor):
+        if lr.numel() != 1 or lr.is_complex():
+            raise ValueError(f"lr is a tensor of shape {tuple(lr.shape)}: a tensor lr must have one real element")
+    elif not _in_range(lr):
+        raise ValueError(f"lr={lr!r}: the learning rate must be a finite number >= 0, or a tensor with one element")
+    if not _in_range(options["weight_decay"]):
+        raise ValueError(f"weight_decay={options['weight_decay']!r}: must be a finite number >= 0")
+    for name in _FLAGS:
+        if not isinstance(options[name], bool):
+            raise ValueError(f"{name}={options[name]!r}: must be True or False")
+    for name in _CHOICES:
+        if options[name] is not None and not isinstance(options[name], bool):
+            raise ValueError(f"{name}={options[name]!r}: must be True, False or None")
+    if options["fused"]:
+        raise ValueError("fused=True: this build has no fused kernel; leave fused at None")
+    if options["foreach"] and options["differentiable"]:
+        raise ValueError("foreach=True with differentiable=True: autograd cannot pass through foreach; choose one")
+    dtype = options["velocity_dtype"]
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise ValueError(f"velocity_dtype={dtype!r}: must be a floating-point torch.dtype or None")
+
+
+def _in_range(value: Any) -> bool:
+    """Whether the value is a finite number >= 0."""
+    return isinstance(value, SupportsFloat) and not isinstance(value, Tensor) and 0.0 <= float(value) < math.inf

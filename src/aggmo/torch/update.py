@@ -1,0 +1,150 @@
+"""The arithmetic of the step on PyTorch tensors: a for-loop and its foreach twin.
+
+The order of operations is that of `aggmo.reference.step`, for every stored velocity and then the parameter theta:
+
+    v_i   <- beta_i v_i + g
+    theta <- theta - lr * (w_1 v_1 + ... + w_K v_K)
+
+A velocity that is not stored is the gradient itself. Half-precision parameters are updated in float32 and rounded once.
+Gradients are never written to.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+# Blocks of this many elements stay in a core's cache while all velocities pass over them.
+BLOCK = 2**16
+
+
+class Options(NamedTuple):
+    """What a step needs to know beside its tensors; one beta and one weight for each velocity, stored or not."""
+
+    betas: Sequence[float]
+    weights: Sequence[float]
+    stored: Sequence[int]
+    lr: float | Tensor
+    weight_decay: float
+    decoupled_weight_decay: bool
+    maximize: bool
+    differentiable: bool
+
+    def terms(self) -> list[tuple[float, float, int | None]]:
+        """Beta, weight and place among the stored velocities, None for a velocity that is the gradient itself."""
+        places: dict[int, int] = {i: place for place, i in enumerate(self.stored)}
+        return [(b, w, places.get(i)) for i, (b, w) in enumerate(zip(self.betas, self.weights, strict=True))]
+
+
+def step(params: list[Tensor], grads: list[Tensor], velocities: list[Tensor], options: Options, foreach: bool) -> None:
+    """Update parameters and velocities in place; `velocities` holds the stored ones, parameter by parameter."""
+    if isinstance(options.lr, Tensor) and options.lr.dim() > 0:
+        options = options._replace(lr=options.lr.reshape(()))
+    k = len(options.stored)
+    rows = [_local(p, g, velocities[i * k : i * k + k]) for i, (p, g) in enumerate(zip(params, grads, strict=True))]
+    if not foreach:
+        for theta, g, row in rows:
+            _step_one(theta, g, row, options)
+        return
+    alike: dict[tuple[Any, ...], list[tuple[Tensor, Tensor, list[Tensor]]]] = {}
+    for theta, g, row in rows:
+        key = (theta.device, theta.dtype, g.dtype, row[0].dtype if row else None)
+        alike.setdefault(key, []).append((theta, g, row))
+    for members in alike.values():
+        columns = [[row[place] for _, _, row in members] for place in range(k)]
+        _step_many([theta for theta, _, _ in members], [g for _, g, _ in members], columns, options)
+
+
+def _local(theta: Tensor, g: Tensor, row: list[Tensor]) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """Dense gradients, and of distributed tensors this process's shard: the update is elementwise."""
+    if g.layout != torch.strided:
+        g = g.to_dense()  # every velocity moves at every element, whichever rows the gradient has
+    if not hasattr(theta, "to_local"):
+        return theta, g, row
+    if g.placements != theta.placements:  # type: ignore[attr-defined]
+        g = g.redistribute(placements=theta.placements)  # type: ignore[attr-defined]
+    if not torch.compiler.is_compiling():
+        torch.autograd.graph.increment_version([theta, *row])  # autograd watches the wrappers, not the shards
+    return theta.to_local(), g.to_local(), [v.to_local() for v in row]  # type: ignore[attr-defined]
+
+
+def _step_one(theta: Tensor, g: Tensor, row: list[Tensor], options: Options) -> None:
+    """One parameter, in blocks that stay in cache where the memory layout allows."""
+    untraced = not (options.differentiable or torch.compiler.is_compiling())
+    if untraced and theta.numel() > BLOCK and all(t.is_contiguous() for t in (theta, g, *row)):
+        blocks = [torch.split(t.view(-1), BLOCK) for t in (theta, g, *row)]
+        for theta_block, g_block, *row_block in zip(*blocks, strict=True):
+            _step_block(theta_block, g_block, row_block, options, untraced)
+    else:
+        _step_block(theta, g, row, options, untraced)
+
+
+def _step_block(theta: Tensor, g: Tensor, row: list[Tensor], options: Options, untraced: bool) -> None:
+    """The update: fused multiply-adds in place or, for autograd and the compiler, plain products."""
+    wide = _wide(theta, g, row)
+    g = g.to(wide)
+    if options.maximize:
+        g = -g
+    if options.weight_decay and not options.decoupled_weight_decay:
+        g = g.add(theta, alpha=options.weight_decay)
+    total: Tensor | None = None
+    for beta, weight, place in options.terms():
+        velocity = g
+        if place is not None:
+            velocity = row[place]
+            if untraced:
+                torch.add(g, velocity, alpha=beta, out=velocity)
+            else:
+                velocity.copy_(g + velocity.to(wide) * beta)
+        if weight:
+            total = velocity.to(wide) * weight if total is None else total.add_(velocity, alpha=weight)
+    assert total is not None, "a Damping has a weight > 0"
+    if options.weight_decay and options.decoupled_weight_decay:
+        total.add_(theta, alpha=options.weight_decay)
+    if untraced and not isinstance(options.lr, Tensor):
+        theta.add_(total, alpha=-options.lr)
+    else:  # a tensor stays on its device, and a number given as `alpha` would be compiled anew at each change
+        theta.sub_(total * options.lr)
+
+
+def _step_many(thetas: list[Tensor], gs: list[Tensor], columns: list[list[Tensor]], options: Options) -> None:
+    """The same for parameters of one device and dtype together; a column is one stored velocity of all of them."""
+    wide = _wide(thetas[0], gs[0], [column[0] for column in columns])
+    gs = [g.to(wide) for g in gs]
+    if options.maximize:
+        gs = list(torch._foreach_neg(gs))
+    if options.weight_decay and not options.decoupled_weight_decay:
+        gs = list(torch._foreach_add(gs, thetas, alpha=options.weight_decay))
+    totals: list[Tensor] | None = None
+    for beta, weight, place in options.terms():
+        column = gs
+        if place is not None:
+            column = columns[place]
+            new = [velocity.to(wide) for velocity in column]
+            torch._foreach_mul_(new, beta)
+            torch._foreach_add_(new, gs)
+            if column[0].dtype != wide:
+                torch._foreach_copy_(column, new)
+        if weight and totals is None:
+            totals = list(torch._foreach_mul([velocity.to(wide) for velocity in column], weight))
+        elif weight and totals is not None:
+            torch._foreach_add_(totals, column, alpha=weight)
+    assert totals is not None, "a Damping has a weight > 0"
+    if options.weight_decay and options.decoupled_weight_decay:
+        torch._foreach_add_(totals, thetas, alpha=options.weight_decay)
+    if torch.compiler.is_compiling():
+        torch._foreach_sub_(thetas, [total * options.lr for total in totals])
+    elif isinstance(options.lr, Tensor):
+        torch._foreach_mul_(totals, options.lr)
+        torch._foreach_sub_(thetas, totals)
+    else:
+        torch._foreach_add_(thetas, totals, alpha=-options.lr)
+
+
+def _wide(theta: Tensor, g: Tensor, row: Sequence[Tensor]) -> torch.dtype:
+    """The dtype to calculate in: the widest of the tensors', at least float32."""
+    dtype = torch.promote_types(theta.dtype, g.dtype)
+    if row:
+        dtype = torch.promote_types(dtype, row[0].dtype)
+    return torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
