@@ -321,10 +321,11 @@ _CHOICES = ("foreach", "fused")
 
 def _check_group(group: dict[str, Any]) -> None:
     """Check what schedulers and users may have written into a group since its last step."""
-    if isinstance(group["betas"], Damping):
-        group["betas"], group["weights"] = group["betas"].betas, group["betas"].weights
-    betas, stored = tuple(group["betas"]), tuple(group["stored"])
-    _check_damping(betas, tuple(group["weights"]), stored)
+    betas, weights = group["betas"], group["weights"]
+    if not (isinstance(betas, tuple) and isinstance(weights, tuple)):
+        damping = Damping.of(betas, None if isinstance(betas, Damping) else weights)
+        group["betas"], group["weights"] = betas, weights = damping.betas, damping.weights
+    _check_damping(betas, weights, group["stored"])
     _check_options(group)
 
 
