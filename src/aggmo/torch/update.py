@@ -57,16 +57,19 @@ def step(params: list[Tensor], grads: list[Tensor], velocities: list[Tensor], op
 
 
 def _local(theta: Tensor, g: Tensor, row: list[Tensor]) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Dense gradients, and of distributed tensors this process's shard: the update is elementwise."""
+    """The tensors to calculate on: dense gradients, and this process's shard of distributed tensors."""
     if g.layout != torch.strided:
         g = g.to_dense()  # every velocity moves at every element, whichever rows the gradient has
+    if theta.dim() == 0 and torch.compiler.is_compiling():
+        # Inductor takes a float64 scalar of the CPU for a number, and loses what is written to it (torch 2.13).
+        theta, g, row = theta.unsqueeze(0), g.unsqueeze(0), [velocity.unsqueeze(0) for velocity in row]
     if not hasattr(theta, "to_local"):
         return theta, g, row
     if g.placements != theta.placements:  # type: ignore[attr-defined]
         g = g.redistribute(placements=theta.placements)  # type: ignore[attr-defined]
     if not torch.compiler.is_compiling():
         torch.autograd.graph.increment_version([theta, *row])  # autograd watches the wrappers, not the shards
-    return theta.to_local(), g.to_local(), [v.to_local() for v in row]  # type: ignore[attr-defined]
+    return theta.to_local(), g.to_local(), [velocity.to_local() for velocity in row]  # type: ignore[attr-defined]
 
 
 def _step_one(theta: Tensor, g: Tensor, row: list[Tensor], options: Options) -> None:

@@ -1,0 +1,125 @@
+"""torch.compile with inductor. Oracle: the eager step."""
+
+import pytest
+import torch
+from problems import assert_close, loss, parameters, train
+from torch._dynamo.testing import CompileCounterWithBackend
+
+from aggmo import AggMo, Damping
+
+# Inductor's own imports use what torch itself deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
+
+DAMPINGS = [Damping((0, 0.9, 0.99)), Damping((0.9, 0.9, 0.0), (1, 2, 3)), Damping.classical(0.9), Damping((0.0,))]
+
+
+@pytest.fixture(autouse=True)
+def fresh_compiler():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def compiled(optimizer):
+    """The optimizer's step as one graph, and the counter of graphs; a graph break is an error."""
+    counter = CompileCounterWithBackend("inductor")
+    return torch.compile(optimizer.step, fullgraph=True, backend=counter), counter
+
+
+def run(optimizer, step, params, steps, schedule=None):
+    for t in range(steps):
+        if schedule:
+            schedule(t)
+        optimizer.zero_grad()
+        loss(params).backward()
+        step()
+
+
+@pytest.mark.parametrize("damping", DAMPINGS, ids=["default", "free weights", "classical", "no momentum"])
+@pytest.mark.parametrize("foreach", [False, True])
+@pytest.mark.parametrize("options", [{}, {"weight_decay": 0.1, "maximize": True}], ids=str)
+def test_twenty_steps_from_empty_state(damping, foreach, options):
+    """State made inside the graph would be merged into one buffer: the velocities must come out apart."""
+    params, others = parameters()[:2], parameters()[:2]
+    a = AggMo(params, lr=0.02, betas=damping, foreach=foreach, **options)
+    b = AggMo(others, lr=0.02, betas=damping, foreach=foreach, **options)
+    step, counter = compiled(a)
+    run(a, step, params, 20)
+    train(b, others, 20)
+    assert_close(params, others)
+    for p, q in zip(params, others, strict=True):
+        assert_close(a.state[p].values(), b.state[q].values())
+    assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize(("tensor_lr", "graphs"), [(False, 2), (True, 1)], ids=["float", "tensor"])
+@pytest.mark.parametrize("foreach", [False, True])
+@pytest.mark.parametrize(
+    "options", [{"weight_decay": 0.1}, {"weight_decay": 0.1, "decoupled_weight_decay": True}], ids=str
+)
+def test_fifty_steps_with_a_changing_lr(tensor_lr, graphs, foreach, options):
+    """The step is compiled before the scheduler is attached, which wraps `optimizer.step`."""
+
+    def made(params):
+        lr = torch.tensor(0.02) if tensor_lr else 0.02
+        return AggMo(params, lr=lr, foreach=foreach, **options)
+
+    params, others = parameters()[:2], parameters()[:2]
+    a, b = made(params), made(others)
+    step, counter = compiled(a)
+    schedulers = [torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 60) for optimizer in (a, b)]
+    b.step()  # so that the scheduler sees a step of each; without gradients it does nothing
+    a.step()
+    run(a, step, params, 50, lambda _: schedulers[0].step())
+    train(b, others, 50, lambda _: schedulers[1].step())
+    assert_close(params, others)
+    assert counter.frame_count <= graphs
+
+
+def test_a_compiled_training_step():
+    """Model, loss and step in one compiled function, as a training loop would have it."""
+    params, others = parameters(), parameters()
+    a, b = AggMo(params, lr=torch.tensor(0.02)), AggMo(others, lr=torch.tensor(0.02))
+
+    def one(optimizer, params):
+        optimizer.zero_grad()
+        loss(params).backward()
+        optimizer.step()
+
+    whole = torch.compile(lambda: one(a, params))
+    for _ in range(5):
+        whole()
+        one(b, others)
+    assert_close(params, others)
+
+
+@pytest.mark.parametrize("foreach", [False, True])
+def test_scalar_parameters(foreach):
+    """Inductor (torch 2.13) loses what torch.optim.SGD and Adam write to a float64 scalar; AggMo's step arrives."""
+    params, others = parameters()[2:], parameters()[2:]
+    a, b = AggMo(params, lr=0.02, foreach=foreach), AggMo(others, lr=0.02, foreach=foreach)
+    step, _ = compiled(a)
+    run(a, step, params, 5)
+    train(b, others, 5)
+    assert_close(params, others)
+
+
+def test_half_precision_agrees_with_eager():
+    params, others = parameters(torch.bfloat16), parameters(torch.bfloat16)
+    a = AggMo(params, lr=0.02, velocity_dtype=torch.float32)
+    b = AggMo(others, lr=0.02, velocity_dtype=torch.float32)
+    step, _ = compiled(a)
+    run(a, step, params, 5)
+    train(b, others, 5)
+    assert_close(params, others, rtol=0.02, atol=0.02)
+    assert a.state[params[0]]["velocity_1"].dtype == torch.float32
+
+
+def test_a_bad_option_is_refused_while_compiling():
+    params = parameters()
+    optimizer = AggMo(params)
+    step, _ = compiled(optimizer)
+    optimizer.param_groups[0]["betas"] = (0.5, 0.9, 0.99)
+    loss(params).backward()
+    with pytest.raises(Exception, match="was 0 when the parameter group was made"):
+        step()
