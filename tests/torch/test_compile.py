@@ -1,5 +1,7 @@
 """torch.compile with inductor. Oracle: the eager step."""
 
+import shutil
+
 import pytest
 import torch
 from problems import assert_close, loss, parameters, train
@@ -7,8 +9,11 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 from aggmo import AggMo, Damping
 
-# Inductor's own imports use what torch itself deprecates.
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
+pytestmark = [
+    # Inductor's own imports use what torch itself deprecates.
+    pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning"),
+    pytest.mark.skipif(not any(map(shutil.which, ("g++", "clang++", "c++"))), reason="Inductor needs a C++ compiler"),
+]
 
 DAMPINGS = [Damping((0, 0.9, 0.99)), Damping((0.9, 0.9, 0.0), (1, 2, 3)), Damping.classical(0.9), Damping((0.0,))]
 

@@ -38,8 +38,8 @@ def adopt(state_dict: dict[str, Any], groups: Sequence[dict[str, Any]], options:
     state = dict(state_dict["state"])
     new_groups = []
     for group, saved in zip(groups, saved_groups, strict=True):
-        foreign = "stored" not in saved
-        new = _translated_group(group, saved) if foreign else dict(saved)
+        foreign = "weights" not in saved
+        new = _translated_group(group, saved) if foreign else {"stored": (), **saved}  # torch loses an empty tuple
         for name in options:
             new.setdefault(name, group[name])
         for name in ("betas", "weights", "stored"):

@@ -43,7 +43,8 @@ class AggMo(Optimizer):
         foreach: whether to batch the operations of a group's parameters; None batches on accelerators.
         fused: whether to use the fused kernel; None uses it where it applies. This build has none.
         differentiable: whether autograd may pass through the step; the default runs it without autograd.
-        velocity_dtype: the dtype in which velocities are stored; None stores them in their parameter's.
+        velocity_dtype: the floating-point dtype in which velocities are stored, None for their parameter's. Groups keep
+            it by its name, because torch's full state dicts cannot carry a dtype.
 
     Raises:
         ValueError: an option out of range; the message names option, value and range.
@@ -87,7 +88,7 @@ class AggMo(Optimizer):
             "foreach": foreach,
             "fused": fused,
             "differentiable": differentiable,
-            "velocity_dtype": velocity_dtype,
+            "velocity_dtype": _dtype_name(velocity_dtype),
         }
         _check_options(defaults)
         super().__init__(params, defaults)
@@ -208,13 +209,16 @@ class AggMo(Optimizer):
             )
         damping = Damping.of(param_group.get("betas", self.defaults["betas"]), weights)
         group = {**self.defaults, **param_group, "betas": damping.betas, "weights": damping.weights}
+        group["velocity_dtype"] = _dtype_name(group["velocity_dtype"])
         _check_options(group)
         group["stored"] = tuple(i for i, beta in enumerate(damping.betas) if beta)
         super().add_param_group(group)
         dtype = group["velocity_dtype"]
         if dtype is not None and any(p.is_complex() for p in group["params"]):
             self.param_groups.pop()
-            raise ValueError(f"velocity_dtype={dtype} cannot hold the velocities of a complex parameter: leave it None")
+            raise ValueError(
+                f"velocity_dtype={dtype!r} cannot hold the velocities of a complex parameter: leave it None"
+            )
 
     @overload
     def step(self, closure: None = None) -> None: ...
@@ -284,8 +288,9 @@ class AggMo(Optimizer):
         state = self.state[p]
         keys = [f"velocity_{i}" for i in group["stored"]]
         if keys[0] not in state:
+            dtype = group["velocity_dtype"] and getattr(torch, group["velocity_dtype"])
             for key in keys:
-                state[key] = torch.zeros_like(p, dtype=group["velocity_dtype"], memory_format=torch.preserve_format)
+                state[key] = torch.zeros_like(p, dtype=dtype, memory_format=torch.preserve_format)
         return [state[key] for key in keys]
 
     def load_state_dict(self, state_dict: StateDict) -> None:
@@ -326,6 +331,7 @@ def _check_group(group: dict[str, Any]) -> None:
         damping = Damping.of(betas, None if isinstance(betas, Damping) else weights)
         group["betas"], group["weights"] = betas, weights = damping.betas, damping.weights
     _check_damping(betas, weights, group["stored"])
+    group["velocity_dtype"] = _dtype_name(group["velocity_dtype"])
     _check_options(group)
 
 
@@ -364,9 +370,16 @@ def _check_options(options: dict[str, Any]) -> None:
         raise ValueError("fused=True: this build has no fused kernel; leave fused at None")
     if options["foreach"] and options["differentiable"]:
         raise ValueError("foreach=True with differentiable=True: autograd cannot pass through foreach; choose one")
-    dtype = options["velocity_dtype"]
-    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-        raise ValueError(f"velocity_dtype={dtype!r}: must be a floating-point torch.dtype or None")
+    name = options["velocity_dtype"]
+    if name is not None:
+        dtype = getattr(torch, name, None) if isinstance(name, str) else None
+        if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+            raise ValueError(f"velocity_dtype={name!r}: must be a floating-point torch.dtype or None")
+
+
+def _dtype_name(dtype: Any) -> Any:
+    """The name of a dtype; whatever is no dtype as it is."""
+    return str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else dtype
 
 
 def _in_range(value: Any) -> bool:

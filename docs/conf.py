@@ -1,0 +1,38 @@
+"""Sphinx settings: `make docs`. Every warning is an error, and nothing is fetched."""
+
+from importlib import metadata
+
+project = "AggMo"
+author = "The AggMo developers"
+copyright = f"2026, {author}"
+release = metadata.version("aggmo")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = f"AggMo {release}"
+html_copy_source = False
+
+autodoc_member_order = "bysource"
+maximum_signature_line_length = 100
+default_role = "code"  # `name` in a docstring
+
+nitpicky = True
+# Other projects' names have no page here, and their inventories are on the network.
+nitpick_ignore_regex = [("py:.*", r"(collections|np|numpy|torch|typing)\..*")]
+
+
+def prepare_docstring(_app, what, _name, _object, _options, lines):
+    """Set off an indented equation as a literal block, where reStructuredText sees a quotation."""
+    for i in range(len(lines) - 1, 0, -1):
+        starts = lines[i].startswith("    ") and not lines[i - 1].strip()
+        above = next((line for line in reversed(lines[:i]) if line.strip()), "")
+        if starts and above and not above.startswith(" "):
+            lines[i:i] = ["::", ""]
+    if what == "property":
+        lines[:0] = ["..", ""]  # a comment, as napoleon takes what stands before a colon in the first line for a type
+
+
+def setup(app):
+    """Before napoleon, whose priority is 500: the sections that it makes are indented too."""
+    app.connect("autodoc-process-docstring", prepare_docstring, priority=400)
