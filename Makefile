@@ -69,7 +69,7 @@ constraints: ## resolve constraints.txt anew, for the torch it pins
 	$(PYTHON) -m venv --clear build/constraints
 	PIP_CONSTRAINT=build/torch.txt build/constraints/bin/python $(PIP_INSTALL) -r build/torch.txt
 	PIP_CONSTRAINT=build/torch.txt PIP_BUILD_CONSTRAINT= build/constraints/bin/python $(PIP_INSTALL) \
-		'.[all,bench,docs,dev]' scikit-build-core
+		'.[all,bench,docs,dev]' scikit-build-core cmake ninja
 	build/constraints/bin/python -m pip freeze --all --exclude aggmo --exclude pip > build/frozen.txt
 	{ grep '^#' constraints.txt; sed 's/+.*//' build/frozen.txt; } > build/constraints.txt
 	mv build/constraints.txt constraints.txt

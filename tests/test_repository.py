@@ -77,7 +77,8 @@ def test_constraints_pin_exactly_what_is_installed():
             if not further.marker or any(further.marker.evaluate({"extra": extra}) for extra in extras):
                 left.append(further)
     if sys.platform == "linux" and sys.version_info[:2] == (3, 11):  # what constraints.txt is resolved for
-        assert pinned.keys() == {name for name, *_ in seen}, "pinned but not needed"
+        by_the_build = {"cmake", "ninja"}  # where the machine has none of its own
+        assert pinned.keys() == {name for name, *_ in seen} | by_the_build, "pinned but not needed"
 
 
 def test_no_pin_has_a_local_label():

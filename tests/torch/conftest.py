@@ -3,13 +3,16 @@
 import pytest
 import torch
 
-from aggmo.torch import update
+from aggmo.torch import kernel_available, update
 
 BACKENDS = {
-    "loop": {"foreach": False},
-    "blocks": {"foreach": False},  # the loop again, with blocks so small that every parameter has several
+    "loop": {"foreach": False, "fused": False},
+    "blocks": {"foreach": False, "fused": False},  # the loop, with blocks so small that every parameter has several
     "foreach": {"foreach": True},
+    "fused": {"fused": True},
 }
+if not kernel_available():
+    del BACKENDS["fused"]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer, ParamsT, StateDict, _default_to_fused_or_foreach
 
 from aggmo.damping import Damping
-from aggmo.torch import checkpoint, update
+from aggmo.torch import checkpoint, fused, update
 
 
 class AggMo(Optimizer):
@@ -41,7 +41,8 @@ class AggMo(Optimizer):
         decoupled_weight_decay: add weight_decay * theta to the step instead, beside the velocities, as AdamW does.
         maximize: step up the gradient.
         foreach: whether to batch the operations of a group's parameters; None batches on accelerators.
-        fused: whether to use the fused kernel; None uses it where it applies. This build has none.
+        fused: whether the C kernel takes what it can, which is contiguous floating-point tensors of the CPU; None lets
+            it where it is there (`aggmo.torch.kernel_available`), True insists. Compiled steps are Inductor's own.
         differentiable: whether autograd may pass through the step; the default runs it without autograd.
         velocity_dtype: the floating-point dtype in which velocities are stored, None for their parameter's. Groups keep
             it by its name, because torch's full state dicts cannot carry a dtype.
@@ -180,8 +181,9 @@ class AggMo(Optimizer):
                 buffer = sgd.state[p].get("momentum_buffer") if p in sgd.state else None
                 if buffer is None:
                     continue
-                velocities = self._velocities(p, group)
-                for i, velocity in zip(group["stored"], velocities, strict=True):
+                _make_state(self.state[p], [f"velocity_{i}" for i in group["stored"]], p, group["velocity_dtype"])
+                for i in group["stored"]:
+                    velocity = self.state[p][f"velocity_{i}"]
                     velocity.copy_(buffer.to_dense() if buffer.is_sparse else buffer)
                     velocity.mul_(speeds[p] / (1.0 - group["betas"][i]))
 
@@ -213,12 +215,11 @@ class AggMo(Optimizer):
         _check_options(group)
         group["stored"] = tuple(i for i, beta in enumerate(damping.betas) if beta)
         super().add_param_group(group)
-        dtype = group["velocity_dtype"]
-        if dtype is not None and any(p.is_complex() for p in group["params"]):
+        try:
+            _check_params(group)
+        except ValueError:
             self.param_groups.pop()
-            raise ValueError(
-                f"velocity_dtype={dtype!r} cannot hold the velocities of a complex parameter: leave it None"
-            )
+            raise
 
     @overload
     def step(self, closure: None = None) -> None: ...
@@ -242,6 +243,9 @@ class AggMo(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        inverse_scale = 1.0 if torch.compiler.is_compiling() else self._inverse_scale()
+        if inverse_scale == 0.0:
+            return loss
         for group in self.param_groups:
             params: list[Tensor] = []
             grads: list[Tensor] = []
@@ -249,9 +253,7 @@ class AggMo(Optimizer):
             self._init_group(group, params, grads, velocities)
             if not params:
                 continue
-            foreach = group["foreach"]
-            if foreach is None:
-                _, foreach = _default_to_fused_or_foreach(params, group["differentiable"], use_fused=False)
+            foreach, kernel = _back_end(group, params)
             options = update.Options(
                 betas=group["betas"],
                 weights=group["weights"],
@@ -261,10 +263,23 @@ class AggMo(Optimizer):
                 decoupled_weight_decay=group["decoupled_weight_decay"],
                 maximize=group["maximize"],
                 differentiable=group["differentiable"],
+                inverse_scale=inverse_scale,
             )
             with torch.set_grad_enabled(group["differentiable"]):
-                update.step(params, grads, velocities, options, foreach)
+                update.step(params, grads, velocities, options, foreach=foreach, kernel=kernel)
         return loss
+
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """Asked by torch.amp.GradScaler, which then leaves unscaling and the check for infinities to the step."""
+        return all(group["fused"] for group in self.param_groups)
+
+    def _inverse_scale(self) -> float:
+        """What gradients are to be multiplied by: a GradScaler's inverse scale, or 0 where it has found infinities."""
+        scale, found_inf = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
+        if found_inf is not None and found_inf.item():
+            return 0.0
+        return 1.0 if scale is None else scale.double().reciprocal().float().item()
 
     def _init_group(
         self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], velocities: list[Tensor]
@@ -275,23 +290,17 @@ class AggMo(Optimizer):
         the making of state out of the graph, where Inductor would merge the equal first values into one buffer.
         """
         _check_group(group)
-        for p in group["params"]:
-            if p.grad is not None:
-                params.append(p)
-                grads.append(p.grad)
-                velocities += self._velocities(p, group)
-
-    def _velocities(self, p: Tensor, group: dict[str, Any]) -> list[Tensor]:
-        """The stored velocities of a parameter, zeros before its first step."""
-        if not group["stored"]:
-            return []
-        state = self.state[p]
         keys = [f"velocity_{i}" for i in group["stored"]]
-        if keys[0] not in state:
-            dtype = group["velocity_dtype"] and getattr(torch, group["velocity_dtype"])
-            for key in keys:
-                state[key] = torch.zeros_like(p, dtype=dtype, memory_format=torch.preserve_format)
-        return [state[key] for key in keys]
+        for p in group["params"]:
+            g = p.grad
+            if g is not None:
+                params.append(p)
+                grads.append(g)
+                if keys:
+                    state = self.state[p]
+                    if keys[0] not in state:
+                        _make_state(state, keys, p, group["velocity_dtype"])
+                    velocities += map(state.__getitem__, keys)
 
     def load_state_dict(self, state_dict: StateDict) -> None:
         """Load a state dict, of this class or of another implementation of AggMo, which is continued exactly.
@@ -319,9 +328,29 @@ class AggMo(Optimizer):
         super().__setstate__(state)
 
 
+def _back_end(group: dict[str, Any], params: list[Tensor]) -> tuple[bool, bool]:
+    """Whether to use foreach, and the kernel for what it applies to; by default what is fastest."""
+    foreach, kernel = group["foreach"], group["fused"]
+    if foreach is None:
+        _, foreach = _default_to_fused_or_foreach(params, group["differentiable"], use_fused=False)
+        foreach = foreach and not kernel
+    if torch.compiler.is_compiling():
+        kernel = False  # the compiler makes one pass of the loop by itself
+    elif kernel is None:
+        kernel = not (group["foreach"] or group["differentiable"]) and fused.kernel_available()
+    return foreach, kernel
+
+
 _SGD_OPTIONS = {"momentum", "dampening", "nesterov", "foreach", "differentiable", "fused"}
 _FLAGS = ("decoupled_weight_decay", "maximize", "differentiable")
 _CHOICES = ("foreach", "fused")
+
+
+def _make_state(state: dict[str, Tensor], keys: list[str], p: Tensor, velocity_dtype: str | None) -> None:
+    """The velocities of a parameter before its first step."""
+    dtype = getattr(torch, velocity_dtype) if velocity_dtype else None
+    for key in keys:
+        state[key] = torch.zeros_like(p, dtype=dtype, memory_format=torch.preserve_format)
 
 
 def _check_group(group: dict[str, Any]) -> None:
@@ -366,10 +395,14 @@ def _check_options(options: dict[str, Any]) -> None:
     for name in _CHOICES:
         if options[name] is not None and not isinstance(options[name], bool):
             raise ValueError(f"{name}={options[name]!r}: must be True, False or None")
-    if options["fused"]:
-        raise ValueError("fused=True: this build has no fused kernel; leave fused at None")
-    if options["foreach"] and options["differentiable"]:
-        raise ValueError("foreach=True with differentiable=True: autograd cannot pass through foreach; choose one")
+    if options["fused"] and not fused.kernel_available():
+        raise ValueError(
+            "fused=True, but there is no kernel: it was installed without a compiler, or AGGMO_NO_KERNEL is set; "
+            "leave fused at None"
+        )
+    for one, other in (("fused", "foreach"), ("fused", "differentiable"), ("foreach", "differentiable")):
+        if options[one] and options[other]:
+            raise ValueError(f"{one}=True with {other}=True: choose one of them")
     name = options["velocity_dtype"]
     if name is not None:
         dtype = getattr(torch, name, None) if isinstance(name, str) else None
@@ -380,6 +413,21 @@ def _check_options(options: dict[str, Any]) -> None:
 def _dtype_name(dtype: Any) -> Any:
     """The name of a dtype; whatever is no dtype as it is."""
     return str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else dtype
+
+
+def _check_params(group: dict[str, Any]) -> None:
+    """Raise ValueError where options do not fit the parameters."""
+    for p in group["params"]:
+        if group["velocity_dtype"] is not None and p.is_complex():
+            raise ValueError(
+                f"velocity_dtype={group['velocity_dtype']!r} cannot hold the velocities of a complex parameter: "
+                "leave it None"
+            )
+        if group["fused"] and not (p.is_cpu and p.is_floating_point()):
+            raise ValueError(
+                "`fused=True` requires all the params to be floating point Tensors of supported devices: ['cpu'], "
+                f"but one is {p.dtype} on {p.device.type}"
+            )
 
 
 def _in_range(value: Any) -> bool:

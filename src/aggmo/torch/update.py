@@ -1,4 +1,4 @@
-"""The arithmetic of the step on PyTorch tensors: a for-loop and its foreach twin.
+"""The arithmetic of the step on PyTorch tensors: a for-loop, its foreach twin, and the choice of the C kernel.
 
 The order of operations is that of `aggmo.reference.step`, for every stored velocity and then the parameter theta:
 
@@ -9,11 +9,13 @@ A velocity that is not stored is the gradient itself. Half-precision parameters 
 Gradients are never written to.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+from aggmo.torch import fused
 
 # Blocks of this many elements stay in a core's cache while all velocities pass over them.
 BLOCK = 2**16
@@ -30,6 +32,7 @@ class Options(NamedTuple):
     decoupled_weight_decay: bool
     maximize: bool
     differentiable: bool
+    inverse_scale: float = 1.0  # of a GradScaler that leaves its scale in the gradients
 
     def terms(self) -> list[tuple[float, float, int | None]]:
         """Beta, weight and place among the stored velocities, None for a velocity that is the gradient itself."""
@@ -37,26 +40,60 @@ class Options(NamedTuple):
         return [(b, w, places.get(i)) for i, (b, w) in enumerate(zip(self.betas, self.weights, strict=True))]
 
 
-def step(params: list[Tensor], grads: list[Tensor], velocities: list[Tensor], options: Options, foreach: bool) -> None:
-    """Update parameters and velocities in place; `velocities` holds the stored ones, parameter by parameter."""
+def step(
+    params: list[Tensor],
+    grads: list[Tensor],
+    velocities: list[Tensor],
+    options: Options,
+    *,
+    foreach: bool,
+    kernel: bool,
+) -> None:
+    """Update parameters and velocities in place; `velocities` holds the stored ones, parameter by parameter.
+
+    With `kernel`, the C kernel takes all tensors to which it applies; the rest is for the loop or foreach.
+    """
+    if kernel and fused.step(params, grads, velocities, options):
+        return
     if isinstance(options.lr, Tensor) and options.lr.dim() > 0:
         options = options._replace(lr=options.lr.reshape(()))
     k = len(options.stored)
     rows = [_local(p, g, velocities[i * k : i * k + k]) for i, (p, g) in enumerate(zip(params, grads, strict=True))]
+    if kernel:
+        rows = _step_fused(rows, options)
     if not foreach:
         for theta, g, row in rows:
             _step_one(theta, g, row, options)
         return
-    alike: dict[tuple[Any, ...], list[tuple[Tensor, Tensor, list[Tensor]]]] = {}
-    for theta, g, row in rows:
-        key = (theta.device, theta.dtype, g.dtype, row[0].dtype if row else None)
-        alike.setdefault(key, []).append((theta, g, row))
-    for members in alike.values():
+    for members in _alike(rows):
         columns = [[row[place] for _, _, row in members] for place in range(k)]
         _step_many([theta for theta, _, _ in members], [g for _, g, _ in members], columns, options)
 
 
-def _local(theta: Tensor, g: Tensor, row: list[Tensor]) -> tuple[Tensor, Tensor, list[Tensor]]:
+Row = tuple[Tensor, Tensor, list[Tensor]]  # a parameter, its gradient, its stored velocities
+
+
+def _step_fused(rows: list[Row], options: Options) -> list[Row]:
+    """Update by the kernel what it can, one dtype after the other; return the rest."""
+    rest = []
+    for members in _alike(rows):
+        thetas, gs, velocities = zip(*members, strict=True)
+        if fused.step(thetas, gs, [velocity for row in velocities for velocity in row], options):
+            continue
+        rest += [(theta, g, row) for theta, g, row in members if not fused.step([theta], [g], row, options)]
+    return rest
+
+
+def _alike(rows: list[Row]) -> Iterable[list[Row]]:
+    """The rows, together where devices and dtypes are the same."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for theta, g, row in rows:
+        key = (theta.device, theta.dtype, g.dtype, row[0].dtype if row else None)
+        groups.setdefault(key, []).append((theta, g, row))
+    return groups.values()
+
+
+def _local(theta: Tensor, g: Tensor, row: list[Tensor]) -> Row:
     """The tensors to calculate on: dense gradients, and this process's shard of distributed tensors."""
     if g.layout != torch.strided:
         g = g.to_dense()  # every velocity moves at every element, whichever rows the gradient has
@@ -87,6 +124,8 @@ def _step_block(theta: Tensor, g: Tensor, row: list[Tensor], options: Options, u
     """The update: fused multiply-adds in place or, for autograd and the compiler, plain products."""
     wide = _wide(theta, g, row)
     g = g.to(wide)
+    if options.inverse_scale != 1.0:
+        g = g * options.inverse_scale
     if options.maximize:
         g = -g
     if options.weight_decay and not options.decoupled_weight_decay:

@@ -12,6 +12,7 @@ import torch.distributed.checkpoint as dcp
 from runs import (
     FOREACH,
     FSDP1,
+    FUSED,
     LOOP,
     Run,
     Setup,
@@ -44,9 +45,14 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 from aggmo.torch import AggMo
 
 SAVED, END = 3, 6  # steps before the checkpoint, and in all
-TRAINING = {"loop": Setup(torch.float64, LOOP), "foreach": Setup(torch.float64, FOREACH)}
+TRAINING = {
+    "loop": Setup(torch.float64, LOOP),
+    "foreach": Setup(torch.float64, FOREACH),
+    "fused": Setup(torch.float64, FUSED),
+}
 CHECKPOINTS = {
     "float64": Setup(torch.float64, LOOP),
+    "fused": Setup(torch.float64, FUSED),
     "bfloat16": Setup(torch.bfloat16, FOREACH),
     "wide": Setup(torch.bfloat16, FOREACH, velocity_dtype=torch.float32, tensor_lr=True),
 }
@@ -389,7 +395,8 @@ def gradient_with_other_placements(setup: Setup, _: Path) -> None:
                 optimizer.step()
                 optimizer.step()
             assert parameter.placements == (placement,)
-            assert torch.equal(parameter.full_tensor(), whole)
+            # to rounding: the kernel takes contiguous shards, and leaves others to the loop
+            torch.testing.assert_close(parameter.full_tensor(), whole, rtol=1e-12, atol=1e-12)
             assert parameter.grad.placements == (other,)
             assert torch.equal(parameter.grad.to_local(), before)
 

@@ -17,10 +17,11 @@ from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from aggmo.torch import AggMo
+from aggmo.torch import AggMo, kernel_available
 
-LOOP = {"foreach": False}
+LOOP = {"foreach": False, "fused": False}
 FOREACH = {"foreach": True}
+FUSED = {"fused": kernel_available()}
 Wrap = Callable[[nn.Module], nn.Module]
 
 
