@@ -70,7 +70,7 @@ def test_no_betas_are_refused(betas):
         Damping(betas)
 
 
-@pytest.mark.parametrize("betas", [0.9, "0, 0.9", b"0", None])
+@pytest.mark.parametrize("betas", [0.9, "0, 0.9", b"0", None, np.array(0.9), {0.0, 0.5}, {0.0: 0.9}], ids=repr)
 def test_what_is_no_sequence_is_refused(betas):
     with pytest.raises(ValueError, match=r"betas=.*sequence of numbers"):
         Damping(betas)
@@ -114,6 +114,7 @@ def test_exponential_gives_the_papers_vectors():
         ({"a": math.nan}, "a=nan"),
         ({"a": "x"}, "a is 'x'"),
         ({"k": 18}, "rounds to 1"),
+        ({"k": 10**400}, "from 1 to 1000"),
     ],
 )
 def test_exponential_refuses_by_name(arguments, message):
@@ -193,6 +194,9 @@ def test_beta_distributed_agrees_with_scipys_nodes(alpha, beta, nodes):
         ((1, 1, 0), "nodes=0"),
         ((1, 1, 2.5), "nodes=2.5"),
         ((1e18, 1e-3, 2), "rounds to 1"),
+        ((1e300, 1e300, 3), "so extreme"),
+        ((1e-300, 1e-300, 3), "so extreme"),
+        ((1, 1, 10**12), "from 1 to 1000"),
     ],
 )
 def test_beta_distributed_refuses_by_name(arguments, message):

@@ -10,11 +10,13 @@ This is the only place where betas and weights are validated.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Self, SupportsFloat
 
 import numpy as np
+
+MOST = 1000  # velocities that a family makes; a typing error should not fill the memory
 
 
 @dataclass(frozen=True, init=False, slots=True)
@@ -88,7 +90,7 @@ class Damping:
             beta_i = 1 - a^(i-1),  i = 1 ... k;  w_i = 1/k
 
         Args:
-            k: the number of velocities, >= 1.
+            k: the number of velocities, from 1 to 1000.
             a: the scale, 0 < a < 1.
 
         Raises:
@@ -99,8 +101,8 @@ class Damping:
         >>> Damping.exponential(k=4, a=0.5).betas
         (0.0, 0.5, 0.75, 0.875)
         """
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-            raise ValueError(f"k={k!r}: the number of velocities must be a whole number >= 1")
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= MOST:
+            raise ValueError(f"k={k!r}: the number of velocities must be a whole number from 1 to {MOST}")
         scale = _float("a", a)
         if not 0.0 < scale < 1.0:
             raise ValueError(f"a={a!r}: the scale must be in (0, 1)")
@@ -165,10 +167,10 @@ class Damping:
 
         Args:
             alpha, beta: the parameters of the Beta distribution, > 0.
-            nodes: the number of velocities, >= 1.
+            nodes: the number of velocities, from 1 to 1000.
 
         Raises:
-            ValueError: a parameter out of range, or a distribution so close to 1 that a node rounds to 1.
+            ValueError: a parameter out of range, or so extreme that a node rounds to 1.
 
         >>> damping = Damping.beta_distributed(alpha=100, beta=1, nodes=4)
         >>> lag3 = sum(w * b**3 for b, w in zip(damping.betas, damping.weights))
@@ -178,11 +180,14 @@ class Damping:
         for name, value in (("alpha", alpha), ("beta", beta)):
             if not 0.0 < _float(name, value) < math.inf:
                 raise ValueError(f"{name}={value!r}: the parameters of a Beta distribution must be finite and > 0")
-        if isinstance(nodes, bool) or not isinstance(nodes, int | np.integer) or nodes < 1:
-            raise ValueError(f"nodes={nodes!r}: the number of velocities must be a whole number >= 1")
+        if isinstance(nodes, bool) or not isinstance(nodes, int | np.integer) or not 1 <= nodes <= MOST:
+            raise ValueError(f"nodes={nodes!r}: the number of velocities must be a whole number from 1 to {MOST}")
         betas, weights = _gauss_jacobi(float(alpha), float(beta), int(nodes))
-        if not betas[-1] < 1.0:
-            raise ValueError(f"alpha={alpha!r}, beta={beta!r}, nodes={nodes!r}: a node of the quadrature rounds to 1")
+        if not (betas[0] >= 0.0 and betas[-1] < 1.0):
+            raise ValueError(
+                f"alpha={alpha!r}, beta={beta!r}, nodes={nodes!r}: so extreme that a node of the quadrature rounds to 1"
+                " or is lost; take parameters nearer to 1"
+            )
         return cls(betas, weights)
 
     @property
@@ -203,9 +208,13 @@ class Damping:
 
 def _floats(name: str, values: Iterable[SupportsFloat]) -> tuple[float, ...]:
     """The values as floats, at least one."""
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise ValueError(f"{name}={values!r}: must be a sequence of numbers, like (0, 0.9, 0.99)")
-    floats = tuple(_float(f"{name}[{i}]", value) for i, value in enumerate(values))
+    try:
+        if isinstance(values, str | bytes | Set | Mapping):  # whose order says nothing
+            raise TypeError
+        items = list(values)
+    except TypeError:  # a NumPy scalar calls itself iterable
+        raise ValueError(f"{name}={values!r}: must be a sequence of numbers, like (0, 0.9, 0.99)") from None
+    floats = tuple(_float(f"{name}[{i}]", value) for i, value in enumerate(items))
     if not floats:
         raise ValueError(f"{name} is empty: give at least one number")
     return floats
@@ -217,7 +226,7 @@ def _float(name: str, value: SupportsFloat) -> float:
         if isinstance(value, str | bytes):
             raise TypeError
         return float(value) + 0.0  # -0.0 becomes 0.0
-    except (TypeError, OverflowError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{name} is {value!r}: must be one number") from None
 
 
@@ -234,7 +243,10 @@ def _gauss_jacobi(alpha: float, beta: float, nodes: int) -> tuple[list[float], l
     The Jacobi polynomials' recurrence on [-1, 1] for (1-x)^(beta-1) (1+x)^(alpha-1), moved to [0, 1]; its first terms
     are written apart because the general ones are 0/0 at alpha + beta = 1 and 2.
     """
+    lost = [math.nan], [math.nan]
     s = alpha + beta
+    if not (0.0 < s * s < math.inf and alpha * beta < math.inf):
+        return lost
     n = np.arange(1.0, nodes)
     centre = np.empty(nodes)
     centre[0] = alpha / s
@@ -246,6 +258,8 @@ def _gauss_jacobi(alpha: float, beta: float, nodes: int) -> tuple[list[float], l
         m = n[1:]
         t = 2.0 * m + s - 2.0
         spread[1:] = m * (m + alpha - 1.0) * (m + beta - 1.0) * (m + s - 2.0) / (t * t * (t + 1.0) * (t - 1.0))
+    if not (np.all(np.isfinite(centre)) and np.all(spread >= 0.0) and np.all(np.isfinite(spread))):
+        return lost
     off_diagonal = np.sqrt(spread)
     values, vectors = np.linalg.eigh(np.diag(centre) + np.diag(off_diagonal, 1) + np.diag(off_diagonal, -1))
     return np.maximum(values, 0.0).tolist(), (vectors[0] ** 2).tolist()

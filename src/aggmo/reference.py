@@ -1,7 +1,7 @@
 """The paper's update in NumPy, written to be read. Every implementation is tested against it.
 
 Stored velocities accumulate +gradient and the step subtracts, as in `torch.optim.SGD`; the paper has both signs turned.
-The order of operations is part of the contract: it is what a fast implementation has to repeat, bit for bit.
+The order of operations is part of the contract: the C kernel of `aggmo.torch` repeats it bit for bit.
 """
 
 from collections.abc import Sequence
@@ -42,6 +42,9 @@ def step(
 
     Returns:
         The new parameters and the new velocities; the arguments are left as they were.
+
+    Raises:
+        ValueError: not as many velocities as betas.
 
     >>> theta, velocities = step(np.array([1.0]), [np.zeros(1), np.ones(1)], np.array([2.0]), Damping((0, 0.5)), lr=0.1)
     >>> velocities  # 0 * 0 + 2 and 0.5 * 1 + 2

@@ -133,6 +133,15 @@ def test_velocities_that_do_not_fit_are_refused():
     misshapen = copy.deepcopy(state_dict)
     misshapen["state"][0]["velocity_1"] = torch.zeros(1)
     refuses(optimizer, params, misshapen, r"velocity_1 of parameter 0 has shape \(1,\), the parameter itself \(4, 3\)")
+    with pytest.raises(ValueError, match="not a state dict of an optimizer"):
+        optimizer.load_state_dict({})
+    wrong = copy.deepcopy(state_dict)
+    wrong["state"][0]["velocity_1"] = 1.0
+    refuses(optimizer, params, wrong, "velocity_1 of parameter 0 is no tensor, but a float")
+    for option, value in {"lr": -1.0, "betas": (0, 2.0, 0.9), "velocity_dtype": "int8"}.items():
+        wrong = copy.deepcopy(state_dict)
+        wrong["param_groups"][0][option] = value
+        refuses(optimizer, params, wrong, f"^{option}")
     fewer = copy.deepcopy(state_dict)
     fewer["param_groups"][0]["params"].pop()
     refuses(optimizer, params, fewer, "doesn't match the size")
@@ -202,6 +211,7 @@ def test_other_peoples_checkpoints_go_on_exactly(backend, make, options, way, st
     ours = AggMo(twins, lr=7.0, betas=[0.3] * len(options.get("betas", (0, 0, 0))), **backend)
     ours.load_state_dict(way(foreign.state_dict()))
     assert ours.param_groups[0]["lr"] == 0.01
+    assert ours.param_groups[0].keys() == AggMo(parameters()).param_groups[0].keys()
     train(ours, twins, 20)
     train(foreign, params, 20)
     assert_close(twins, params)

@@ -119,8 +119,43 @@ def test_velocities_in_another_dtype():
 def test_what_cannot_be_taken_over_is_refused():
     with pytest.raises(ValueError, match=r"Adam: must be a torch.optim.SGD"):
         AggMo.from_sgd(torch.optim.Adam(parameters()))
-    with pytest.raises(ValueError, match="dampening is 1"):
-        AggMo.from_sgd(SGD(parameters(), lr=0.1, momentum=0.9, dampening=1.0))
+    for options in ({"momentum": 0.9, "dampening": 1.0}, {"momentum": 0.9, "dampening": 2.0}):
+        with pytest.raises(ValueError, match=rf"^dampening={options['dampening']} of the SGD: must be < 1"):
+            AggMo.from_sgd(SGD(parameters(), lr=0.1, **options))
+    for momentum in (1.0, 1.5):
+        with pytest.raises(ValueError, match=rf"^momentum={momentum} of the SGD: must be < 1"):
+            AggMo.from_sgd(SGD(parameters(), lr=0.1, momentum=momentum))
+    with pytest.raises(TypeError, match="weight_decay"):  # it comes from the SGD
+        AggMo.from_sgd(SGD(parameters(), lr=0.1), weight_decay=0.1)
+
+
+def test_a_group_added_later_has_the_sgds_defaults():
+    """Oracle: a group of SGD's added later would have them."""
+    params = parameters()
+    sgd = SGD(params[:1], lr=0.5, momentum=0.5, weight_decay=0.25, maximize=True)
+    optimizer = AggMo.from_sgd(sgd, betas=(0,))
+    optimizer.add_param_group({"params": params[1:]})
+    group = optimizer.param_groups[1]
+    assert (group["lr"], group["weight_decay"], group["maximize"]) == (1.0, 0.25, True)
+
+
+def test_differentiable_comes_along():
+    p = torch.ones(2, requires_grad=True).clone()
+    assert AggMo.from_sgd(SGD([p], lr=0.1, differentiable=True)).param_groups[0]["differentiable"]
+
+
+def test_a_sparse_buffer_is_taken_over():
+    """Oracle: the run with dense gradients."""
+    trained = []
+    for sparse in (True, False):
+        embedding = torch.nn.Embedding.from_pretrained(torch.ones(4, 2), freeze=False, sparse=sparse)
+        sgd = SGD(embedding.parameters(), lr=0.1, momentum=0.9)
+        embedding(torch.tensor([0, 2])).pow(2).sum().backward()
+        sgd.step()
+        optimizer = AggMo.from_sgd(sgd, betas=Damping.classical(0.9))
+        optimizer.step()
+        trained.append(embedding.weight)
+    assert_close(trained[:1], trained[1:], rtol=1e-6)
 
 
 SCHEDULERS = {
@@ -145,12 +180,14 @@ def test_a_scheduler_goes_on_as_documented(make):
 
     for _ in range(6):
         one_step(sgd, params, scheduler)
-    optimizer = AggMo.from_sgd(sgd, betas=Damping.classical(0.9))
+    # the same algorithm with its weight in other hands: lr and initial_lr have to be a quarter
+    optimizer = AggMo.from_sgd(sgd, betas=(0.9,), weights=(4.0,))
     scheduler.optimizer = optimizer
     scheduler.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+    assert scheduler.base_lrs == [pytest.approx(0.005)]
     for _ in range(8):
         one_step(optimizer, params, scheduler)
     for _ in range(14):
         one_step(uninterrupted, others, other)
     assert_close(params, others, rtol=1e-11, atol=1e-11)
-    assert optimizer.param_groups[0]["lr"] == pytest.approx(uninterrupted.param_groups[0]["lr"], rel=1e-12)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(uninterrupted.param_groups[0]["lr"] / 4, rel=1e-12)

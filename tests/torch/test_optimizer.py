@@ -3,7 +3,9 @@
 import copy
 import math
 import pickle
+from fractions import Fraction
 
+import numpy as np
 import pytest
 import torch
 from problems import assert_close, assert_equal, loss, parameters, train, values
@@ -55,14 +57,22 @@ BAD = [
     ({"lr": math.inf}, r"^lr=inf"),
     ({"lr": "0.1"}, r"^lr='0.1'"),
     ({"lr": None}, r"^lr=None"),
+    ({"lr": True}, r"^lr=True"),
+    ({"lr": 10**400}, r"^lr=1000"),
+    ({"lr": np.array([0.1, 0.2])}, r"^lr=array"),
     ({"lr": torch.ones(2)}, r"^lr is a tensor of shape \(2,\)"),
     ({"lr": torch.tensor(1j)}, r"^lr is a tensor.*real"),
+    ({"lr": torch.tensor(1)}, r"^lr is a tensor.*int64.*real"),
     ({"weight_decay": -0.1}, r"^weight_decay=-0.1: .*>= 0"),
     ({"weight_decay": math.nan}, r"^weight_decay=nan"),
     ({"weight_decay": "no"}, r"^weight_decay='no'"),
+    ({"weight_decay": True}, r"^weight_decay=True"),
     ({"betas": (0, 1)}, r"^betas\[1\] is 1.0"),
     ({"betas": ()}, r"^betas is empty"),
     ({"betas": 0.9}, r"^betas=0.9"),
+    ({"betas": (0, [], 0.9)}, r"^betas\[1\] is \[\]"),
+    ({"betas": (0, torch.tensor(0.5), torch.tensor(5.0))}, r"^betas\[2\] is 5.0"),
+    ({"weights": torch.tensor(1.0)}, r"^weights=tensor"),
     ({"weights": (1, 1)}, r"^2 weights for 3 betas"),
     ({"weights": (0, 0, 0)}, r"^all weights are 0"),
     ({"maximize": 1}, r"^maximize=1: must be True or False"),
@@ -71,7 +81,8 @@ BAD = [
     ({"foreach": 0}, r"^foreach=0: must be True, False or None"),
     ({"fused": "auto"}, r"^fused='auto'"),
     ({"foreach": True, "differentiable": True}, r"^foreach=True with differentiable=True"),
-    ({"velocity_dtype": torch.int32}, r"^velocity_dtype='int32': .*floating-point"),
+    ({"velocity_dtype": torch.int32}, r"^velocity_dtype=torch.int32: .*floating-point"),
+    ({"velocity_dtype": torch.float8_e5m2}, r"^velocity_dtype=torch.float8_e5m2"),
     ({"velocity_dtype": "bf16"}, r"^velocity_dtype='bf16'"),
     ({"velocity_dtype": 16}, r"^velocity_dtype=16"),
 ]
@@ -102,6 +113,48 @@ def test_velocity_dtype_of_complex_parameters():
     with pytest.raises(ValueError, match="complex"):
         optimizer.add_param_group({"params": params})
     assert len(optimizer.param_groups) == 1
+
+
+@pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
+def test_a_tensor_lr_out_of_range_is_refused(value):
+    lr = torch.tensor(value)
+    with pytest.raises(ValueError, match=r"^lr=.* in a tensor: .*>= 0"):
+        AggMo(parameters(), lr=lr)
+    optimizer = AggMo(parameters()[:1])
+    with pytest.raises(ValueError, match=r"^lr="):
+        optimizer.add_param_group({"params": parameters()[1:], "lr": lr})
+    assert len(optimizer.param_groups) == 1
+
+
+def test_a_bad_option_of_any_group_stops_the_step_before_it_begins(backend):
+    params = parameters()
+    optimizer = AggMo([{"params": [p]} for p in params], **backend)
+    train(optimizer, params, 1)
+    before = values([*params, *(v for p in params for v in optimizer.state[p].values())])
+    optimizer.param_groups[2]["lr"] = -1.0
+    with pytest.raises(ValueError, match=r"lr=-1.0"):
+        train(optimizer, params, 1)
+    assert_equal([*params, *(v for p in params for v in optimizer.state[p].values())], before)
+
+
+def test_numbers_of_any_kind_become_floats():
+    """So that checkpoints load with weights_only=True, and no operation meets a type that it does not know."""
+    _, optimizer = one(lr=np.float32(0.5), betas=np.array([0.0, 0.5]), weight_decay=Fraction(1, 4))
+    optimizer.step()
+    optimizer.param_groups[0].update(lr=Fraction(1, 2), betas=(0, np.float64(0.5)), weights=[1, np.int64(2)])
+    optimizer.step()
+    group = optimizer.param_groups[0]
+    numbers = [group["lr"], group["weight_decay"], *group["betas"], *group["weights"]]
+    assert numbers == [0.5, 0.25, 0.0, 0.5, 1.0, 2.0]
+    assert all(type(x) is float for x in numbers)
+
+
+def test_a_state_with_a_velocity_missing_is_refused(backend):
+    p, optimizer = one(**backend)
+    optimizer.step()
+    del optimizer.state[p]["velocity_2"]
+    with pytest.raises(ValueError, match=r"has \['velocity_1'\], but needs \['velocity_1', 'velocity_2'\]"):
+        optimizer.step()
 
 
 def test_no_parameters_are_refused_as_by_torch():
@@ -348,7 +401,7 @@ def test_from_exp_form_is_the_authors():
 
 
 def test_grad_scaler_skips_on_inf_and_shows_unscaled_gradients(backend):
-    """Oracle: the same steps without scaling, the one with inf left out; scales are powers of two, so bit for bit."""
+    """Oracle: the same steps without scaling, the one with inf left out; to the rounding of tiny scaled gradients."""
     params, others = [p.float().detach().requires_grad_() for p in parameters()], parameters(torch.float32)
     a, b = AggMo(params, lr=0.01, **backend), AggMo(others, lr=0.01, **backend)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=1000)

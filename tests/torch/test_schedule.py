@@ -1,7 +1,8 @@
 """Schedules over damping. Oracle: `aggmo.reference` with the betas of each step written out."""
 
-import copy
+import io
 
+import numpy as np
 import pytest
 import torch
 from problems import assert_close, assert_equal, parameters, train
@@ -54,7 +55,10 @@ def test_a_schedule_is_resumed_bit_for_bit():
     optimizer = AggMo(first, lr=0.02)
     schedule = DampingSchedule(optimizer, warmup(8))
     scheduled_run(optimizer, first, schedule, 4)
-    saved = copy.deepcopy([optimizer.state_dict(), schedule.state_dict()])
+    file = io.BytesIO()
+    torch.save([optimizer.state_dict(), schedule.state_dict()], file)
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
     rest = [p.detach().clone().requires_grad_() for p in first]
     optimizer = AggMo(rest, lr=0.02)
     schedule = DampingSchedule(optimizer, warmup(8))
@@ -81,6 +85,19 @@ def test_groups_each_have_their_betas_and_late_ones_join():
     optimizer.add_param_group({"params": params[2:], "betas": (0.5, 0.0)})
     schedule.step()
     assert [g["betas"] for g in optimizer.param_groups] == [(0.125,), (0.0, 0.225, 0.2475), (0.125, 0.0)]
+
+
+def test_a_rule_may_return_any_number_and_a_group_hold_a_damping():
+    """Oracle: the product by hand; the weights of the Damping count. Numbers are stored as floats."""
+    p = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    optimizer = AggMo([p], lr=1.0, betas=(0, 0.5))
+    optimizer.param_groups[0]["betas"] = Damping.nesterov(0.5)
+    schedule = DampingSchedule(optimizer, lambda _, beta: np.float64(beta))
+    p.grad = torch.full_like(p, 0.1)
+    optimizer.step()
+    schedule.step()
+    assert p.item() == pytest.approx(1 - 0.1 - 0.5 * 0.1)
+    assert all(type(beta) is float for beta in optimizer.param_groups[0]["betas"])
 
 
 def test_beside_a_learning_rate_scheduler():
@@ -111,12 +128,16 @@ def test_a_rule_that_leaves_the_range_changes_nothing():
         (lambda: decay(0.0), "factor=0.0"),
         (lambda: decay(1.5), "factor=1.5"),
         (lambda: decay(float("nan")), "factor=nan"),
+        (lambda: decay("x"), "factor='x'"),
         (lambda: warmup(0), "steps=0"),
-        (lambda: warmup(float("nan")), "steps=nan"),
+        (lambda: warmup(2.5), "steps=2.5"),
+        (lambda: warmup("10"), "steps='10'"),
+        (lambda: DampingSchedule(AggMo(parameters()), None), "rule=None"),
+        (lambda: DampingSchedule(AggMo(parameters()), decay(0.5)).load_state_dict({}), "t=None"),
         (lambda: DampingSchedule(torch.optim.SGD(parameters()), decay(0.5)), "optimizer is a SGD"),
         (lambda: DampingSchedule(AggMo(parameters()), decay(0.5)).load_state_dict({"t": 0}), "t=0"),
     ],
-    ids=["decay 0", "decay 1.5", "decay nan", "warmup 0", "warmup nan", "SGD", "t 0"],
+    ids=["decay 0", "decay 1.5", "nan", "x", "warmup 0", "warmup 2.5", "10", "no rule", "no t", "SGD", "t 0"],
 )
 def test_bad_arguments_are_refused_by_name(make, message):
     with pytest.raises(ValueError, match=message):

@@ -7,8 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import assert_close, parameters, reference_run, train
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from aggmo import AggMo, Damping, reference
+from aggmo.torch import update
 
 LRS = st.lists(st.floats(0, 1), min_size=1, max_size=5)
 OPTIONS = st.fixed_dictionaries(
@@ -116,24 +118,16 @@ def changing_lr(*optimizers):
 
 
 @pytest.mark.parametrize("options", SGD_OPTIONS, ids=str)
-@pytest.mark.parametrize("beta", [0.0, 0.5, 0.9, 0.999])
-def test_one_velocity_is_sgd_with_momentum(backend, beta, options):
+@pytest.mark.parametrize(
+    ("family", "beta", "nesterov"),
+    [(Damping.classical, beta, False) for beta in (0.0, 0.5, 0.9, 0.999)]
+    + [(Damping.nesterov, beta, True) for beta in (0.5, 0.9, 0.999)],
+)
+def test_classical_and_nesterov_momentum_are_sgds(backend, family, beta, nesterov, options):
     """Oracle: torch.optim.SGD on a function that is not quadratic, at a changing learning rate."""
     ours, theirs = parameters(), parameters()
-    a = AggMo(ours, betas=Damping.classical(beta), **options, **backend)
-    b = torch.optim.SGD(theirs, momentum=beta, **options)
-    train(a, ours, 40, changing_lr(a))
-    train(b, theirs, 40, changing_lr(b))
-    assert_close(ours, theirs)
-
-
-@pytest.mark.parametrize("options", SGD_OPTIONS, ids=str)
-@pytest.mark.parametrize("beta", [0.5, 0.9, 0.999])
-def test_nesterov_is_sgds(backend, beta, options):
-    """Oracle: torch.optim.SGD(nesterov=True), at a changing learning rate."""
-    ours, theirs = parameters(), parameters()
-    a = AggMo(ours, betas=Damping.nesterov(beta), **options, **backend)
-    b = torch.optim.SGD(theirs, momentum=beta, nesterov=True, **options)
+    a = AggMo(ours, betas=family(beta), **options, **backend)
+    b = torch.optim.SGD(theirs, momentum=beta, nesterov=nesterov, **options)
     train(a, ours, 40, changing_lr(a))
     train(b, theirs, 40, changing_lr(b))
     assert_close(ours, theirs)
@@ -251,8 +245,96 @@ def test_mixed_dtypes_and_devices_in_one_group(backend):
     assert joint.state[meta]["velocity_1"].device.type == "meta"
 
 
+def test_half_precision_is_rounded_only_once(backend):
+    """Oracle: by hand. bf16 steps by 2 above 256: two additions of 0.75 would each be lost, their sum 1.5 is not."""
+    p = torch.full((4,), 256.0, dtype=torch.bfloat16, requires_grad=True)
+    p.grad = torch.full_like(p, 0.75)
+    AggMo([p], lr=1.0, betas=(0, 0), weights=(1, 1), maximize=True, **backend).step()
+    assert torch.equal(p.detach(), torch.full_like(p, 258.0))
+
+
+def test_dtypes_of_gradients_and_velocities_mixed_in_one_group(backend):
+    """Oracle: each parameter alone, by the for-loop."""
+
+    def made():
+        params = [torch.ones(3, dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
+        params[1].grad_dtype = torch.float32
+        return params
+
+    together, apart = made(), made()
+    joint, singles = AggMo(together, **backend), [AggMo([p], foreach=False, fused=False) for p in apart]
+    for t in range(3):
+        for p in (*together, *apart):
+            p.grad = torch.full((3,), 0.3, dtype=p.grad_dtype)
+        if t == 1:
+            for p, optimizer in zip((together[2], apart[2]), (joint, singles[2]), strict=True):
+                optimizer.state[p]["velocity_2"] = optimizer.state[p]["velocity_2"].float()
+        for optimizer in (joint, *singles):
+            optimizer.step()
+    assert_close(together, apart, rtol=1e-2)
+    for p, q, single in zip(together, apart, singles, strict=True):
+        assert_close(joint.state[p].values(), single.state[q].values(), rtol=1e-2)
+
+
+def test_velocities_that_lie_otherwise_than_their_parameter(backend):
+    """Oracle: contiguous ones. A loaded velocity may have any strides."""
+    p, q = torch.ones(3, 4, requires_grad=True), torch.ones(3, 4, requires_grad=True)
+    velocity = torch.arange(12.0).reshape(3, 4)
+    a, b = AggMo([p], betas=(0.5,), **backend), AggMo([q], betas=(0.5,), **backend)
+    a.state[p]["velocity_0"] = velocity.t().contiguous().t()
+    b.state[q]["velocity_0"] = velocity.clone()
+    p.grad, q.grad = torch.ones(3, 4), torch.ones(3, 4)
+    a.step()
+    b.step()
+    assert_close([p], [q], rtol=1e-6)
+
+
+class Operations(TorchDispatchMode):
+    """Counts what is called, and how many tensors each call goes over."""
+
+    def __init__(self):
+        super().__init__()
+        self.counted = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function.namespace == "aten" and args and isinstance(args[0], torch.Tensor | list | tuple):
+            self.counted.append(function.overloadpacket.__name__)
+        return function(*args, **(kwargs or {}))
+
+
+def test_passes_over_memory():
+    """One fused multiply-add for each stored velocity, one to the sum of all, and one to the parameter.
+
+    Foreach has no operation of three tensors, and takes two for a velocity.
+    """
+    p = torch.ones(8, requires_grad=True)
+    p.grad = torch.ones(8)
+    for options, expected in [
+        ({"foreach": False, "fused": False}, ["mul", *["add", "add_"] * 2, "add_"]),
+        (
+            {"foreach": True},
+            ["_foreach_mul", *["_foreach_mul_", "_foreach_add_", "_foreach_add_"] * 2, "_foreach_add_"],
+        ),
+    ]:
+        optimizer = AggMo([p], **options)
+        optimizer.step()
+        with Operations() as operations:
+            optimizer.step()
+        assert operations.counted == expected
+
+
+def test_the_default_on_a_cpu_is_not_foreach(monkeypatch):
+    """Its operations are loops there, as torch.optim knows."""
+    monkeypatch.setattr(update, "_step_many", None)
+    p = torch.ones(8, requires_grad=True)
+    p.grad = torch.ones(8)
+    AggMo([p], fused=False).step()
+    with pytest.raises(TypeError, match="NoneType"):
+        AggMo([p], foreach=True).step()
+
+
 def test_a_gradient_wider_than_its_parameter(backend):
-    """Oracle: by hand. bf16 keeps 8 bits: 1 - 2^-10 rounds to 1, which a gradient rounded first would hide as well."""
+    """Oracle: by hand. The gradient 1 + 2^-12 is no bf16; in float32 velocities it is kept."""
     p = torch.ones(4, dtype=torch.bfloat16, requires_grad=True)
     p.grad_dtype = torch.float32
     optimizer = AggMo([p], lr=1.0, betas=(0.5,), velocity_dtype=torch.float32, **backend)

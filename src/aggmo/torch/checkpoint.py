@@ -4,11 +4,12 @@ The authors' optimizer and its descendants keep `momentum_buffer`, a dict of buf
 neither weights nor which velocities need no memory.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
+
+from aggmo.damping import Damping
 
 
 class Kept:
@@ -20,17 +21,25 @@ class Kept:
         self.tensor = tensor
 
 
-def adopt(state_dict: dict[str, Any], groups: Sequence[dict[str, Any]], options: Iterable[str]) -> dict[str, Any]:
+def adopt(
+    state_dict: dict[str, Any],
+    groups: Sequence[dict[str, Any]],
+    options: Iterable[str],
+    normalize: Callable[[dict[str, Any]], None],
+) -> dict[str, Any]:
     """The state dict in AggMo's own format, checked against the optimizer's groups, its velocities `Kept`.
 
     Args:
         state_dict: what `load_state_dict` was given; left as it is.
         groups: the optimizer's parameter groups, in the same order.
         options: the names of the options; those that the state dict lacks stay as they are in `groups`.
+        normalize: checks a group's options and gives them their usual form.
 
     Raises:
         ValueError: a state dict of another algorithm, or velocities that do not fit betas or parameters.
     """
+    if not {"state", "param_groups"} <= state_dict.keys():
+        raise ValueError(f"not a state dict of an optimizer: it holds {sorted(map(str, state_dict))}")
     saved_groups = state_dict["param_groups"]
     sizes = [len(group["params"]) for group in groups]
     if sizes != [len(saved["params"]) for saved in saved_groups]:
@@ -39,11 +48,12 @@ def adopt(state_dict: dict[str, Any], groups: Sequence[dict[str, Any]], options:
     new_groups = []
     for group, saved in zip(groups, saved_groups, strict=True):
         foreign = "weights" not in saved
-        new = _translated_group(group, saved) if foreign else {"stored": (), **saved}  # torch loses an empty tuple
+        new = _translated_group(group, saved) if foreign else dict(saved)
         for name in options:
             new.setdefault(name, group[name])
-        for name in ("betas", "weights", "stored"):
-            new[name] = tuple(new[name])
+        if "stored" not in new:  # torch's full state dicts lose an empty tuple
+            new["stored"] = tuple(i for i, beta in enumerate(new["betas"]) if beta)
+        normalize(new)
         for index, param in zip(saved["params"], group["params"], strict=True):
             if state.get(index):
                 own = _translated_state(state[index], new) if foreign else state[index]
@@ -62,6 +72,8 @@ def _kept(state: Mapping[str, Any], param: Tensor, index: Any, group: dict[str, 
             f"stored={group['stored']} needs {sorted(expected)}: is this the state dict of another optimizer?"
         )
     for key in expected:
+        if not isinstance(state[key], Tensor):
+            raise ValueError(f"{key} of parameter {index!r} is no tensor, but a {type(state[key]).__name__}")
         if state[key].shape != param.shape:
             raise ValueError(
                 f"{key} of parameter {index!r} has shape {tuple(state[key].shape)}, "
@@ -78,7 +90,7 @@ def _translated_group(group: dict[str, Any], saved: dict[str, Any]) -> dict[str,
             f"not a state dict of AggMo: its groups have the options {sorted(saved.keys() - {'params'})}; "
             "to go on from torch.optim.SGD use AggMo.from_sgd"
         )
-    betas = tuple(float(beta) for beta in saved["betas"])
+    betas = Damping(saved["betas"]).betas
     if len(betas) != len(group["betas"]):
         raise ValueError(
             f"the state dict has {len(betas)} velocities, betas={betas}, but this optimizer has {len(group['betas'])}, "
@@ -93,8 +105,7 @@ def _translated_group(group: dict[str, Any], saved: dict[str, Any]) -> dict[str,
     return {
         **{key: value for key, value in saved.items() if key not in dropped},
         "betas": betas,
-        "weights": (1.0 / len(betas),) * len(betas),
-        "stored": tuple(i for i, beta in enumerate(betas) if beta),
+        "weights": Damping(betas).weights,
         "decoupled_weight_decay": bool(saved.get("weight_decouple", False)),
     }
 
@@ -112,7 +123,4 @@ def _translated_state(saved: Mapping[str, Any], group: dict[str, Any]) -> dict[s
         )
     if not set(needed) <= buffers.keys():
         raise ValueError(f"the state dict has buffers for {list(buffers)}, its groups have betas={group['betas']}")
-    velocities = {f"velocity_{i}": buffers[group["betas"][i]] for i in group["stored"]}
-    if not all(isinstance(velocity, torch.Tensor) for velocity in velocities.values()):
-        raise ValueError("the buffers of the state dict are not tensors")
-    return velocities
+    return {f"velocity_{i}": buffers[group["betas"][i]] for i in group["stored"]}

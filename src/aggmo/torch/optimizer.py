@@ -30,7 +30,8 @@ class AggMo(Optimizer):
     `lr / (1 - m) / damping.terminal_velocity`; `AggMo.from_sgd` does this in the middle of a run.
 
     Every option may differ between parameter groups and is read from the group at each step, so that schedulers can
-    change it. For CUDA graphs and for `torch.compile` without recompilation give the learning rate as a tensor.
+    change it. Under `torch.compile` a learning rate that is a tensor is never compiled anew; one that is a number once,
+    at its first change, and betas that change likewise.
 
     Args:
         params: parameters, named parameters or parameter groups, as for every `torch.optim.Optimizer`.
@@ -89,9 +90,9 @@ class AggMo(Optimizer):
             "foreach": foreach,
             "fused": fused,
             "differentiable": differentiable,
-            "velocity_dtype": _dtype_name(velocity_dtype),
+            "velocity_dtype": velocity_dtype,
         }
-        _check_options(defaults)
+        _normalize_options(defaults)
         super().__init__(params, defaults)
 
     @classmethod
@@ -120,7 +121,10 @@ class AggMo(Optimizer):
         sgd: torch.optim.SGD,
         betas: Iterable[SupportsFloat] | Damping = (0.0, 0.9, 0.99),
         weights: Iterable[SupportsFloat] | None = None,
-        **options: Any,
+        *,
+        foreach: bool | None = None,
+        fused: bool | None = None,
+        velocity_dtype: torch.dtype | None = None,
     ) -> Self:
         """Take over a running `torch.optim.SGD`: its parameters, groups, options and momentum.
 
@@ -129,9 +133,10 @@ class AggMo(Optimizer):
             lr'  = lr (1 - d) / (1 - m) / sum_i w_i / (1 - beta_i)
             v_i  = b (1 - m) / ((1 - d) (1 - beta_i))
 
-        so that the terminal velocity stays what it was and the step goes on unchanged. With `Damping.classical(m)`, or
-        `Damping.nesterov(m)` for a Nesterov run, the SGD run is continued to rounding. `initial_lr` is scaled alike. A
-        scheduler of the SGD goes on over the new optimizer after
+        so that the terminal velocity stays what it was, and what momentum contributes to the step goes on unchanged (a
+        beta of 0 remembers nothing that could). With `Damping.classical(m)`, or `Damping.nesterov(m)` for a Nesterov
+        run, the SGD run is continued to rounding. `initial_lr` is scaled alike. A scheduler of the SGD goes on over the
+        new optimizer after
 
             scheduler.optimizer = optimizer
             scheduler.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
@@ -140,12 +145,12 @@ class AggMo(Optimizer):
         ReduceLROnPlateau assign `optimizer` alone. Do not step the SGD any more.
 
         Args:
-            sgd: the optimizer to take over; it is left as it is.
+            sgd: the optimizer to take over; it is left as it is. All options that it has come from it.
             betas, weights: as for `AggMo`, for all groups.
-            options: further keyword arguments of `AggMo`, such as `velocity_dtype`.
+            foreach, fused, velocity_dtype: as for `AggMo`.
 
         Raises:
-            ValueError: not an SGD, dampening 1 (its buffer has forgotten the gradient's scale), or as `AggMo`.
+            ValueError: not an SGD, a momentum or dampening of 1 or more, or as `AggMo`.
 
         >>> theta = torch.zeros(1, requires_grad=True)
         >>> sgd = torch.optim.SGD([theta], lr=0.5, momentum=0.75)  # terminal velocity 0.5 / (1 - 0.75) = 2
@@ -155,37 +160,27 @@ class AggMo(Optimizer):
         if not isinstance(sgd, torch.optim.SGD):
             raise ValueError(f"sgd is a {type(sgd).__name__}: must be a torch.optim.SGD")
         damping = Damping.of(betas, weights)
-        groups: list[dict[str, Any]] = []
-        speeds: dict[Tensor, float] = {}
-        for group in sgd.param_groups:
-            beta = float(group["momentum"])
-            kept = 1.0 - float(group["dampening"]) if beta else 1.0  # without momentum SGD ignores its dampening
-            if kept == 0.0:
-                raise ValueError("dampening is 1: the buffer of this SGD has left out every gradient but its first")
-            factor = kept / (1.0 - beta) / damping.terminal_velocity
-            taken = {key: value for key, value in group.items() if key not in _SGD_OPTIONS}
-            taken.update((key, group[key] * factor) for key in ("lr", "initial_lr") if key in group)
-            taken["weight_decay"] = float(group["weight_decay"])
-            groups.append(taken)
-            speeds.update(dict.fromkeys(group["params"], (1.0 - beta) / kept))
-        options.setdefault("differentiable", sgd.defaults["differentiable"])
-        optimizer = cls(groups, betas=damping, **options)
-        optimizer._start_from(sgd, speeds)
-        return optimizer
-
-    @torch.no_grad()
-    def _start_from(self, sgd: torch.optim.SGD, speeds: dict[Tensor, float]) -> None:
-        """Share out SGD's momentum buffers: at speed s, velocity i starts at s / (1 - beta_i) times the buffer."""
-        for group in self.param_groups:
+        optimizer = cls(
+            [_taken_over(group, damping) for group in sgd.param_groups],
+            betas=damping,
+            foreach=foreach,
+            fused=fused,
+            velocity_dtype=velocity_dtype,
+            **_taken_over(sgd.defaults, damping),
+        )
+        for source, group in zip(sgd.param_groups, optimizer.param_groups, strict=True):
             for p in group["params"]:
                 buffer = sgd.state[p].get("momentum_buffer") if p in sgd.state else None
-                if buffer is None:
-                    continue
-                _make_state(self.state[p], [f"velocity_{i}" for i in group["stored"]], p, group["velocity_dtype"])
-                for i in group["stored"]:
-                    velocity = self.state[p][f"velocity_{i}"]
-                    velocity.copy_(buffer.to_dense() if buffer.is_sparse else buffer)
-                    velocity.mul_(speeds[p] / (1.0 - group["betas"][i]))
+                if buffer is not None:
+                    optimizer._start_velocities(p, group, buffer.to_dense().detach(), 1.0 / _build_up(source))
+        return optimizer
+
+    def _start_velocities(self, p: Tensor, group: dict[str, Any], buffer: Tensor, speed: float) -> None:
+        """Share out a momentum buffer: velocity i starts at speed / (1 - beta_i) times the buffer."""
+        keys = [f"velocity_{i}" for i in group["stored"]]
+        _make_state(self.state[p], keys, p, group["velocity_dtype"])
+        for i, key in zip(group["stored"], keys, strict=True):
+            self.state[p][key].copy_(buffer).mul_(speed / (1.0 - group["betas"][i]))
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a parameter group, in the middle of a run too; options it does not name are the optimizer's own.
@@ -211,8 +206,8 @@ class AggMo(Optimizer):
             )
         damping = Damping.of(param_group.get("betas", self.defaults["betas"]), weights)
         group = {**self.defaults, **param_group, "betas": damping.betas, "weights": damping.weights}
-        group["velocity_dtype"] = _dtype_name(group["velocity_dtype"])
-        _check_options(group)
+        _normalize_options(group)
+        _check_tensor_lr(group["lr"])
         group["stored"] = tuple(i for i, beta in enumerate(damping.betas) if beta)
         super().add_param_group(group)
         try:
@@ -237,7 +232,15 @@ class AggMo(Optimizer):
             What the closure returned.
 
         Raises:
-            ValueError: an option of a group is out of range by now, or a beta that was 0 as its group was made is not.
+            ValueError: an option of a group is out of range by now, or a beta that was 0 as its group was made is not;
+                no parameter has moved then.
+
+        >>> theta = torch.tensor([4.0], requires_grad=True)
+        >>> optimizer = AggMo([theta], lr=0.5, betas=(0,))
+        >>> theta.grad = torch.tensor([2.0])
+        >>> optimizer.step()
+        >>> theta  # 4 - 0.5 * 2
+        tensor([3.], requires_grad=True)
         """
         loss = None
         if closure is not None:
@@ -289,7 +292,9 @@ class AggMo(Optimizer):
         torch.compile runs this method eagerly, whatever is compiled around it: that it is apart, under this name, keeps
         the making of state out of the graph, where Inductor would merge the equal first values into one buffer.
         """
-        _check_group(group)
+        if group is self.param_groups[0]:
+            for each in self.param_groups:  # all of them before the first parameter moves
+                normalize(each)
         keys = [f"velocity_{i}" for i in group["stored"]]
         for p in group["params"]:
             g = p.grad
@@ -298,7 +303,7 @@ class AggMo(Optimizer):
                 grads.append(g)
                 if keys:
                     state = self.state[p]
-                    if keys[0] not in state:
+                    if not all(map(state.__contains__, keys)):
                         _make_state(state, keys, p, group["velocity_dtype"])
                     velocities += map(state.__getitem__, keys)
 
@@ -309,11 +314,18 @@ class AggMo(Optimizer):
         dict replace those of the groups. Tensors are copied, so that the optimizer that was saved can go on as well.
 
         Raises:
-            ValueError: a state dict of another algorithm, or velocities of other betas or shapes; nothing has changed.
+            ValueError: a state dict of another algorithm, options out of range, or velocities of other betas or shapes;
+                nothing has changed then.
+
+        >>> a, b = torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=True)
+        >>> first, second = AggMo([a], lr=0.5), AggMo([b])
+        >>> second.load_state_dict(first.state_dict())
+        >>> second.param_groups[0]["lr"]
+        0.5
         """
         # The last hook to run, so that it sees what the user's own hooks made of the state dict.
         handle = self.register_load_state_dict_pre_hook(
-            lambda _, loaded: checkpoint.adopt(loaded, self.param_groups, self.defaults)
+            lambda _, loaded: checkpoint.adopt(loaded, self.param_groups, self.defaults, normalize)
         )
         try:
             super().load_state_dict(state_dict)
@@ -341,27 +353,64 @@ def _back_end(group: dict[str, Any], params: list[Tensor]) -> tuple[bool, bool]:
     return foreach, kernel
 
 
-_SGD_OPTIONS = {"momentum", "dampening", "nesterov", "foreach", "differentiable", "fused"}
+_SGD_OPTIONS = {"momentum", "dampening", "nesterov", "foreach", "fused"}
+
+
+def _taken_over(options: dict[str, Any], damping: Damping) -> dict[str, Any]:
+    """The options of an SGD, or of one of its groups, as AggMo's."""
+    factor = _build_up(options) / damping.terminal_velocity
+    taken = {key: value for key, value in options.items() if key not in _SGD_OPTIONS}
+    taken.update((key, options[key] * factor) for key in ("lr", "initial_lr") if key in options)
+    taken["weight_decay"] = float(options["weight_decay"])
+    return taken
+
+
+def _build_up(options: dict[str, Any]) -> float:
+    """What SGD's buffer is under a constant gradient of 1, (1 - d) / (1 - m)."""
+    momentum, dampening = float(options["momentum"]), float(options["dampening"])
+    if not momentum < 1.0:
+        raise ValueError(f"momentum={momentum} of the SGD: must be < 1, as its velocity would grow without bound")
+    if momentum == 0.0:
+        return 1.0  # SGD ignores its dampening then
+    if not dampening < 1.0:
+        raise ValueError(
+            f"dampening={dampening} of the SGD: must be < 1, as its buffer leaves out every gradient but the first"
+        )
+    return (1.0 - dampening) / (1.0 - momentum)
+
+
 _FLAGS = ("decoupled_weight_decay", "maximize", "differentiable")
 _CHOICES = ("foreach", "fused")
+_VELOCITY_DTYPES = (None, "float32", "float64", "bfloat16", "float16")
 
 
 def _make_state(state: dict[str, Tensor], keys: list[str], p: Tensor, velocity_dtype: str | None) -> None:
     """The velocities of a parameter before its first step."""
+    if found := [key for key in keys if key in state]:
+        raise ValueError(f"the state of a parameter of shape {tuple(p.shape)} has {found}, but needs {keys}")
+    if velocity_dtype and p.is_complex():
+        raise ValueError(f"velocity_dtype={velocity_dtype!r} cannot hold the velocities of a complex parameter")
     dtype = getattr(torch, velocity_dtype) if velocity_dtype else None
     for key in keys:
         state[key] = torch.zeros_like(p, dtype=dtype, memory_format=torch.preserve_format)
 
 
-def _check_group(group: dict[str, Any]) -> None:
-    """Check what schedulers and users may have written into a group since its last step."""
+def normalize(group: dict[str, Any]) -> None:
+    """Check what schedulers, checkpoints and users may have written into a group, and give it its usual form.
+
+    Numbers become floats and sequences tuples of them; a `Damping` among the options becomes its betas and weights.
+
+    Raises:
+        ValueError: as `AggMo`, or a beta that is not 0 although its velocity is not stored.
+    """
     betas, weights = group["betas"], group["weights"]
-    if not (isinstance(betas, tuple) and isinstance(weights, tuple)):
+    usual = isinstance(betas, tuple) and isinstance(weights, tuple)
+    if not (usual and all(type(x) is float for x in (*betas, *weights))):
         damping = Damping.of(betas, None if isinstance(betas, Damping) else weights)
         group["betas"], group["weights"] = betas, weights = damping.betas, damping.weights
+    group["stored"] = tuple(group["stored"])
     _check_damping(betas, weights, group["stored"])
-    group["velocity_dtype"] = _dtype_name(group["velocity_dtype"])
-    _check_options(group)
+    _normalize_options(group)
 
 
 @lru_cache(maxsize=256)
@@ -379,16 +428,16 @@ def _check_damping(betas: tuple[float, ...], weights: tuple[float, ...], stored:
             )
 
 
-def _check_options(options: dict[str, Any]) -> None:
-    """Raise ValueError for an option out of its range; betas and weights are checked by `Damping`."""
+def _normalize_options(options: dict[str, Any]) -> None:
+    """Numbers as floats, dtypes by name; ValueError for one out of its range. Betas and weights are `Damping`'s."""
     lr = options["lr"]
-    if isinstance(lr, Tensor):
-        if lr.numel() != 1 or lr.is_complex():
-            raise ValueError(f"lr is a tensor of shape {tuple(lr.shape)}: a tensor lr must have one real element")
-    elif not _in_range(lr):
-        raise ValueError(f"lr={lr!r}: the learning rate must be a finite number >= 0, or a tensor with one element")
-    if not _in_range(options["weight_decay"]):
-        raise ValueError(f"weight_decay={options['weight_decay']!r}: must be a finite number >= 0")
+    if not isinstance(lr, Tensor):
+        options["lr"] = _number(
+            "lr", lr, "the learning rate must be a finite number >= 0, or a tensor with one element"
+        )
+    elif lr.numel() != 1 or not lr.is_floating_point():
+        raise ValueError(f"lr is a tensor of shape {tuple(lr.shape)} and {lr.dtype}: it must have one real element")
+    options["weight_decay"] = _number("weight_decay", options["weight_decay"], "must be a finite number >= 0")
     for name in _FLAGS:
         if not isinstance(options[name], bool):
             raise ValueError(f"{name}={options[name]!r}: must be True or False")
@@ -403,16 +452,33 @@ def _check_options(options: dict[str, Any]) -> None:
     for one, other in (("fused", "foreach"), ("fused", "differentiable"), ("foreach", "differentiable")):
         if options[one] and options[other]:
             raise ValueError(f"{one}=True with {other}=True: choose one of them")
-    name = options["velocity_dtype"]
-    if name is not None:
-        dtype = getattr(torch, name, None) if isinstance(name, str) else None
-        if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-            raise ValueError(f"velocity_dtype={name!r}: must be a floating-point torch.dtype or None")
+    dtype = options["velocity_dtype"]
+    name = str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else dtype
+    if name not in _VELOCITY_DTYPES:
+        raise ValueError(f"velocity_dtype={dtype!r}: must be one of the floating-point dtypes {_VELOCITY_DTYPES}")
+    options["velocity_dtype"] = name
 
 
-def _dtype_name(dtype: Any) -> Any:
-    """The name of a dtype; whatever is no dtype as it is."""
-    return str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else dtype
+def _number(name: str, value: Any, allowed: str) -> float:
+    """The value as a float, if it is a finite number >= 0."""
+    if type(value) is not float:
+        try:
+            if isinstance(value, bool | str | bytes):
+                raise TypeError
+            number = float(value)
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError(f"{name}={value!r}: {allowed}") from None
+    else:
+        number = value
+    if not 0.0 <= number < math.inf:
+        raise ValueError(f"{name}={value!r}: {allowed}")
+    return number
+
+
+def _check_tensor_lr(lr: float | Tensor) -> None:
+    """Raise ValueError for a learning rate out of range in a tensor; once, as looking into it may wait for a device."""
+    if isinstance(lr, Tensor) and not lr.is_meta and not 0.0 <= lr.item() < math.inf:
+        raise ValueError(f"lr={lr.item()!r} in a tensor: the learning rate must be finite and >= 0")
 
 
 def _check_params(group: dict[str, Any]) -> None:
@@ -428,8 +494,3 @@ def _check_params(group: dict[str, Any]) -> None:
                 "`fused=True` requires all the params to be floating point Tensors of supported devices: ['cpu'], "
                 f"but one is {p.dtype} on {p.device.type}"
             )
-
-
-def _in_range(value: Any) -> bool:
-    """Whether the value is a finite number >= 0."""
-    return isinstance(value, SupportsFloat) and not isinstance(value, Tensor) and 0.0 <= float(value) < math.inf

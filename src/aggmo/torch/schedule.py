@@ -3,12 +3,12 @@
 A rule takes the step t, counted from 1, and a beta as it was when the schedule began, and returns that beta at step t.
 """
 
-import math
 from collections.abc import Callable
+from numbers import Integral, Real
 from typing import Any
 
 from aggmo.damping import Damping
-from aggmo.torch.optimizer import AggMo
+from aggmo.torch.optimizer import AggMo, normalize
 
 Rule = Callable[[int, float], float]
 
@@ -44,23 +44,50 @@ class DampingSchedule:
     def __init__(self, optimizer: AggMo, rule: Rule) -> None:
         if not isinstance(optimizer, AggMo):
             raise ValueError(f"optimizer is a {type(optimizer).__name__}: must be an AggMo")
+        if not callable(rule):
+            raise ValueError(f"rule={rule!r}: must be a function of t and beta, such as decay(0.999)")
         self.optimizer = optimizer
         self.rule = rule
         self.t = 1
         self._write(self.t)
 
     def step(self) -> None:
-        """Go to the next step, for parameter groups added since as well."""
+        """Go to the next step, for parameter groups added since as well.
+
+        Raises:
+            ValueError: the rule leaves [0, 1); the betas stay as they were then.
+
+        >>> import torch
+        >>> schedule = DampingSchedule(AggMo([torch.zeros(1)], betas=(0.5,)), decay(0.5))
+        >>> schedule.step()
+        >>> schedule.optimizer.param_groups[0]["betas"]  # 0.5 * 0.5^2
+        (0.125,)
+        """
         self._write(self.t + 1)
         self.t += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """The step; the rule is made anew, as the optimizer itself is."""
+        """The step; the rule is made anew, as the optimizer itself is.
+
+        >>> import torch
+        >>> DampingSchedule(AggMo([torch.zeros(1)]), decay(0.5)).state_dict()
+        {'t': 1}
+        """
         return {"t": self.t}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from the step of a state dict."""
-        t = state_dict["t"]
+        """Go on from the step of a state dict.
+
+        Raises:
+            ValueError: not the state dict of a schedule.
+
+        >>> import torch
+        >>> schedule = DampingSchedule(AggMo([torch.zeros(1)], betas=(0.5,)), decay(0.5))
+        >>> schedule.load_state_dict({"t": 3})
+        >>> schedule.optimizer.param_groups[0]["betas"]
+        (0.0625,)
+        """
+        t = state_dict.get("t")
         if isinstance(t, bool) or not isinstance(t, int) or t < 1:
             raise ValueError(f"t={t!r} in the state dict: must be a whole number >= 1")
         self._write(t)
@@ -70,12 +97,13 @@ class DampingSchedule:
         """Write the betas of step t into all groups, or into none if one is out of range."""
         betas = []
         for group in self.optimizer.param_groups:
+            normalize(group)
             initial = group.get("initial_betas", group["betas"])
-            betas.append(tuple(self.rule(t, beta) if i in group["stored"] else beta for i, beta in enumerate(initial)))
-            Damping(betas[-1], group["weights"])
-        for group, new in zip(self.optimizer.param_groups, betas, strict=True):
+            new = [self.rule(t, beta) if i in group["stored"] else beta for i, beta in enumerate(initial)]
+            betas.append(Damping(new, group["weights"]).betas)
+        for group, now in zip(self.optimizer.param_groups, betas, strict=True):
             group.setdefault("initial_betas", group["betas"])
-            group["betas"] = new
+            group["betas"] = now
 
 
 def decay(factor: float) -> Rule:
@@ -87,7 +115,7 @@ def decay(factor: float) -> Rule:
     >>> decay(0.5)(3, 0.8)
     0.1
     """
-    if not 0.0 < factor <= 1.0:
+    if not (isinstance(factor, Real) and 0.0 < factor <= 1.0):
         raise ValueError(f"factor={factor!r}: must be in (0, 1]")
     return lambda t, beta: beta * factor**t
 
@@ -98,14 +126,14 @@ def warmup(steps: int) -> Rule:
         1 / (1 - beta_i(t)) = 1 + (1 / (1 - beta_i) - 1) min(1, t / steps)
 
     Raises:
-        ValueError: steps < 1.
+        ValueError: steps is no whole number >= 1.
 
     >>> rule = warmup(10)
     >>> rule(3, 0.875), rule(5, 0.75), rule(10, 0.99)  # 1 - 1/3.1, 1 - 1/2.5, and from here on the beta itself
     (0.6774193548387097, 0.6, 0.99)
     """
-    if not 1 <= steps < math.inf:
-        raise ValueError(f"steps={steps!r}: must be >= 1")
+    if isinstance(steps, bool) or not isinstance(steps, Integral) or steps < 1:
+        raise ValueError(f"steps={steps!r}: must be a whole number >= 1")
 
     def rule(t: int, beta: float) -> float:
         return beta if t >= steps else 1.0 - 1.0 / (1.0 + beta / (1.0 - beta) * t / steps)

@@ -21,6 +21,10 @@ from aggmo.torch import fused
 BLOCK = 2**16
 
 
+Row = tuple[Tensor, Tensor, list[Tensor]]  # a parameter, its gradient, its stored velocities
+Terms = list[tuple[float, float, int | None]]  # beta, weight, and place among the stored velocities if it is one
+
+
 class Options(NamedTuple):
     """What a step needs to know beside its tensors; one beta and one weight for each velocity, stored or not."""
 
@@ -34,7 +38,7 @@ class Options(NamedTuple):
     differentiable: bool
     inverse_scale: float = 1.0  # of a GradScaler that leaves its scale in the gradients
 
-    def terms(self) -> list[tuple[float, float, int | None]]:
+    def terms(self) -> "Terms":
         """Beta, weight and place among the stored velocities, None for a velocity that is the gradient itself."""
         places: dict[int, int] = {i: place for place, i in enumerate(self.stored)}
         return [(b, w, places.get(i)) for i, (b, w) in enumerate(zip(self.betas, self.weights, strict=True))]
@@ -61,16 +65,14 @@ def step(
     rows = [_local(p, g, velocities[i * k : i * k + k]) for i, (p, g) in enumerate(zip(params, grads, strict=True))]
     if kernel:
         rows = _step_fused(rows, options)
+    terms = options.terms()
     if not foreach:
         for theta, g, row in rows:
-            _step_one(theta, g, row, options)
+            _step_one(theta, g, row, terms, options)
         return
     for members in _alike(rows):
         columns = [[row[place] for _, _, row in members] for place in range(k)]
-        _step_many([theta for theta, _, _ in members], [g for _, g, _ in members], columns, options)
-
-
-Row = tuple[Tensor, Tensor, list[Tensor]]  # a parameter, its gradient, its stored velocities
+        _step_many([theta for theta, _, _ in members], [g for _, g, _ in members], columns, terms, options)
 
 
 def _step_fused(rows: list[Row], options: Options) -> list[Row]:
@@ -88,7 +90,7 @@ def _alike(rows: list[Row]) -> Iterable[list[Row]]:
     """The rows, together where devices and dtypes are the same."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for theta, g, row in rows:
-        key = (theta.device, theta.dtype, g.dtype, row[0].dtype if row else None)
+        key = (theta.device, theta.dtype, g.dtype, *(velocity.dtype for velocity in row))
         groups.setdefault(key, []).append((theta, g, row))
     return groups.values()
 
@@ -109,18 +111,18 @@ def _local(theta: Tensor, g: Tensor, row: list[Tensor]) -> Row:
     return theta.to_local(), g.to_local(), [velocity.to_local() for velocity in row]  # type: ignore[attr-defined]
 
 
-def _step_one(theta: Tensor, g: Tensor, row: list[Tensor], options: Options) -> None:
+def _step_one(theta: Tensor, g: Tensor, row: list[Tensor], terms: Terms, options: Options) -> None:
     """One parameter, in blocks that stay in cache where the memory layout allows."""
     untraced = not (options.differentiable or torch.compiler.is_compiling())
     if untraced and theta.numel() > BLOCK and all(t.is_contiguous() for t in (theta, g, *row)):
         blocks = [torch.split(t.view(-1), BLOCK) for t in (theta, g, *row)]
         for theta_block, g_block, *row_block in zip(*blocks, strict=True):
-            _step_block(theta_block, g_block, row_block, options, untraced)
+            _step_block(theta_block, g_block, row_block, terms, options, untraced)
     else:
-        _step_block(theta, g, row, options, untraced)
+        _step_block(theta, g, row, terms, options, untraced)
 
 
-def _step_block(theta: Tensor, g: Tensor, row: list[Tensor], options: Options, untraced: bool) -> None:
+def _step_block(theta: Tensor, g: Tensor, row: list[Tensor], terms: Terms, options: Options, untraced: bool) -> None:
     """The update: fused multiply-adds in place or, for autograd and the compiler, plain products."""
     wide = _wide(theta, g, row)
     g = g.to(wide)
@@ -129,9 +131,9 @@ def _step_block(theta: Tensor, g: Tensor, row: list[Tensor], options: Options, u
     if options.maximize:
         g = -g
     if options.weight_decay and not options.decoupled_weight_decay:
-        g = g.add(theta, alpha=options.weight_decay)
+        g = g + theta.to(wide) * options.weight_decay
     total: Tensor | None = None
-    for beta, weight, place in options.terms():
+    for beta, weight, place in terms:
         velocity = g
         if place is not None:
             velocity = row[place]
@@ -143,14 +145,16 @@ def _step_block(theta: Tensor, g: Tensor, row: list[Tensor], options: Options, u
             total = velocity.to(wide) * weight if total is None else total.add_(velocity, alpha=weight)
     assert total is not None, "a Damping has a weight > 0"
     if options.weight_decay and options.decoupled_weight_decay:
-        total.add_(theta, alpha=options.weight_decay)
+        total = total + theta.to(wide) * options.weight_decay
     if untraced and not isinstance(options.lr, Tensor):
         theta.add_(total, alpha=-options.lr)
     else:  # a tensor stays on its device, and a number given as `alpha` would be compiled anew at each change
         theta.sub_(total * options.lr)
 
 
-def _step_many(thetas: list[Tensor], gs: list[Tensor], columns: list[list[Tensor]], options: Options) -> None:
+def _step_many(
+    thetas: list[Tensor], gs: list[Tensor], columns: list[list[Tensor]], terms: Terms, options: Options
+) -> None:
     """The same for parameters of one device and dtype together; a column is one stored velocity of all of them."""
     wide = _wide(thetas[0], gs[0], [column[0] for column in columns])
     gs = [g.to(wide) for g in gs]
@@ -159,14 +163,14 @@ def _step_many(thetas: list[Tensor], gs: list[Tensor], columns: list[list[Tensor
     if options.weight_decay and not options.decoupled_weight_decay:
         gs = list(torch._foreach_add(gs, thetas, alpha=options.weight_decay))
     totals: list[Tensor] | None = None
-    for beta, weight, place in options.terms():
+    for beta, weight, place in terms:
         column = gs
         if place is not None:
             column = columns[place]
-            new = [velocity.to(wide) for velocity in column]
+            new = [velocity.to(wide) for velocity in column]  # the column itself where this is its dtype
             torch._foreach_mul_(new, beta)
             torch._foreach_add_(new, gs)
-            if column[0].dtype != wide:
+            if new[0] is not column[0]:
                 torch._foreach_copy_(column, new)
         if weight and totals is None:
             totals = list(torch._foreach_mul([velocity.to(wide) for velocity in column], weight))
@@ -187,6 +191,6 @@ def _step_many(thetas: list[Tensor], gs: list[Tensor], columns: list[list[Tensor
 def _wide(theta: Tensor, g: Tensor, row: Sequence[Tensor]) -> torch.dtype:
     """The dtype to calculate in: the widest of the tensors', at least float32."""
     dtype = torch.promote_types(theta.dtype, g.dtype)
-    if row:
-        dtype = torch.promote_types(dtype, row[0].dtype)
+    for velocity in row:
+        dtype = torch.promote_types(dtype, velocity.dtype)
     return torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
