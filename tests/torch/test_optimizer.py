@@ -40,6 +40,7 @@ def test_defaults():
         "fused": None,
         "differentiable": False,
         "velocity_dtype": None,
+        "stochastic_rounding": False,
         "stored": (1, 2),
     }
 

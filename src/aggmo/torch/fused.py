@@ -27,6 +27,7 @@ ELEMENTS_FOR_THREADS = 2**20
 
 _TILE = 256  # as in kernel.c; threads share the range between tiles
 _CODES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
+_AT_RANDOM = 4
 _PLAIN = {Tensor, torch.nn.Parameter}
 _dtype, _is_cpu = attrgetter("dtype"), attrgetter("is_cpu")
 
@@ -105,12 +106,18 @@ def step(params: Sequence[Tensor], grads: Sequence[Tensor], velocities: Sequence
         inverse_scale=options.inverse_scale,
         decoupled=options.decoupled_weight_decay,
         maximize=options.maximize,
-        theta_dtype=_CODES[params[0].dtype],
-        velocity_dtype=_CODES[velocities[0].dtype] if velocities else 0,
+        theta_dtype=_code(params[0].dtype, options),
+        velocity_dtype=_code(velocities[0].dtype, options) if velocities else 0,
+        key=options.rounding_key or 0,
     )
     _run(ctypes.addressof(arguments), int(arrays["ends"][-1]))
     torch.autograd.graph.increment_version([*params, *velocities])
     return True
+
+
+def _code(dtype: torch.dtype, options: "Options") -> int:
+    """What the kernel calls a dtype; bfloat16 that is rounded at random is one of its own."""
+    return _AT_RANDOM if dtype == torch.bfloat16 and options.rounding_key is not None else _CODES[dtype]
 
 
 def _apply(params: Sequence[Tensor], grads: Sequence[Tensor], velocities: Sequence[Tensor]) -> bool:

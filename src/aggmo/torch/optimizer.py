@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer, ParamsT, StateDict, _default_to_fused_or_foreach
 
 from aggmo.damping import Damping
-from aggmo.torch import checkpoint, fused, update
+from aggmo.torch import checkpoint, fused, rounding, update
 
 
 class AggMo(Optimizer):
@@ -45,6 +45,11 @@ class AggMo(Optimizer):
         fused: whether the C kernel takes what it can, which is contiguous floating-point tensors of the CPU; None lets
             it where it is there (`aggmo.torch.kernel_available`), True insists. Compiled steps are Inductor's own.
         differentiable: whether autograd may pass through the step; the default runs it without autograd.
+        stochastic_rounding: whether every bfloat16 tensor that the step writes, parameter or velocity, is rounded up or
+            down at random, so that the mean is exact and steps smaller than half a unit in the last place are not
+            lost. The bits are a function of the integers `rounding_seed` (0 unless a group says otherwise) and
+            `rounding_step` in the group, and of the element's index among the group's elements on this process: equal
+            on all replicas, and whatever the number of threads.
         velocity_dtype: the floating-point dtype in which velocities are stored, None for their parameter's. Groups keep
             it by its name, because torch's full state dicts cannot carry a dtype.
 
@@ -77,6 +82,7 @@ class AggMo(Optimizer):
         fused: bool | None = None,
         differentiable: bool = False,
         velocity_dtype: torch.dtype | None = None,
+        stochastic_rounding: bool = False,
     ) -> None:
         damping = Damping.of(betas, weights)
         equal = damping.weights == (1.0 / len(damping),) * len(damping)
@@ -91,6 +97,7 @@ class AggMo(Optimizer):
             "fused": fused,
             "differentiable": differentiable,
             "velocity_dtype": velocity_dtype,
+            "stochastic_rounding": stochastic_rounding,
         }
         _normalize_options(defaults)
         super().__init__(params, defaults)
@@ -267,6 +274,7 @@ class AggMo(Optimizer):
                 maximize=group["maximize"],
                 differentiable=group["differentiable"],
                 inverse_scale=inverse_scale,
+                rounding_key=_rounding_key(group) if group["stochastic_rounding"] else None,
             )
             with torch.set_grad_enabled(group["differentiable"]):
                 update.step(params, grads, velocities, options, foreach=foreach, kernel=kernel)
@@ -345,7 +353,7 @@ def _back_end(group: dict[str, Any], params: list[Tensor]) -> tuple[bool, bool]:
     foreach, kernel = group["foreach"], group["fused"]
     if foreach is None:
         _, foreach = _default_to_fused_or_foreach(params, group["differentiable"], use_fused=False)
-        foreach = foreach and not kernel
+        foreach = foreach and not kernel and not group["stochastic_rounding"]
     if torch.compiler.is_compiling():
         kernel = False  # the compiler makes one pass of the loop by itself
     elif kernel is None:
@@ -354,6 +362,16 @@ def _back_end(group: dict[str, Any], params: list[Tensor]) -> tuple[bool, bool]:
 
 
 _SGD_OPTIONS = {"momentum", "dampening", "nesterov", "foreach", "fused"}
+
+
+@torch.compiler.disable(  # type: ignore[no-untyped-call, untyped-decorator]
+    reason="stochastic_rounding=True: each step has other random bits, and cannot be compiled"
+)
+def _rounding_key(group: dict[str, Any]) -> int:
+    """The key of a step's random bits; the next step has another."""
+    key = rounding.step_key(group["rounding_seed"], group["rounding_step"])
+    group["rounding_step"] += 1
+    return key
 
 
 def _taken_over(options: dict[str, Any], damping: Damping) -> dict[str, Any]:
@@ -379,8 +397,15 @@ def _build_up(options: dict[str, Any]) -> float:
     return (1.0 - dampening) / (1.0 - momentum)
 
 
-_FLAGS = ("decoupled_weight_decay", "maximize", "differentiable")
+_FLAGS = ("decoupled_weight_decay", "maximize", "differentiable", "stochastic_rounding")
 _CHOICES = ("foreach", "fused")
+_EXCLUSIVE = (
+    ("fused", "foreach"),
+    ("fused", "differentiable"),
+    ("foreach", "differentiable"),
+    ("stochastic_rounding", "foreach"),
+    ("stochastic_rounding", "differentiable"),
+)
 _VELOCITY_DTYPES = (None, "float32", "float64", "bfloat16", "float16")
 
 
@@ -449,9 +474,14 @@ def _normalize_options(options: dict[str, Any]) -> None:
             "fused=True, but there is no kernel: it was installed without a compiler, or AGGMO_NO_KERNEL is set; "
             "leave fused at None"
         )
-    for one, other in (("fused", "foreach"), ("fused", "differentiable"), ("foreach", "differentiable")):
+    for one, other in _EXCLUSIVE:
         if options[one] and options[other]:
             raise ValueError(f"{one}=True with {other}=True: choose one of them")
+    if options["stochastic_rounding"]:
+        for name in ("rounding_seed", "rounding_step"):
+            value = options.setdefault(name, 0)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise ValueError(f"{name}={value!r}: must be a whole number >= 0")
     dtype = options["velocity_dtype"]
     name = str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else dtype
     if name not in _VELOCITY_DTYPES:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from aggmo.torch import fused
+from aggmo.torch import fused, rounding
 
 # Blocks of this many elements stay in a core's cache while all velocities pass over them.
 BLOCK = 2**16
@@ -37,6 +37,7 @@ class Options(NamedTuple):
     maximize: bool
     differentiable: bool
     inverse_scale: float = 1.0  # of a GradScaler that leaves its scale in the gradients
+    rounding_key: int | None = None  # of the random bits, if bfloat16 is rounded at random
 
     def terms(self) -> "Terms":
         """Beta, weight and place among the stored velocities, None for a velocity that is the gradient itself."""
@@ -67,8 +68,10 @@ def step(
         rows = _step_fused(rows, options)
     terms = options.terms()
     if not foreach:
+        start = 0
         for theta, g, row in rows:
-            _step_one(theta, g, row, terms, options)
+            _step_one(theta, g, row, terms, options, start)
+            start += theta.numel()
         return
     for members in _alike(rows):
         columns = [[row[place] for _, _, row in members] for place in range(k)]
@@ -111,18 +114,20 @@ def _local(theta: Tensor, g: Tensor, row: list[Tensor]) -> Row:
     return theta.to_local(), g.to_local(), [velocity.to_local() for velocity in row]  # type: ignore[attr-defined]
 
 
-def _step_one(theta: Tensor, g: Tensor, row: list[Tensor], terms: Terms, options: Options) -> None:
+def _step_one(theta: Tensor, g: Tensor, row: list[Tensor], terms: Terms, options: Options, start: int) -> None:
     """One parameter, in blocks that stay in cache where the memory layout allows."""
     untraced = not (options.differentiable or torch.compiler.is_compiling())
     if untraced and theta.numel() > BLOCK and all(t.is_contiguous() for t in (theta, g, *row)):
         blocks = [torch.split(t.view(-1), BLOCK) for t in (theta, g, *row)]
-        for theta_block, g_block, *row_block in zip(*blocks, strict=True):
-            _step_block(theta_block, g_block, row_block, terms, options, untraced)
+        for i, (theta_block, g_block, *row_block) in enumerate(zip(*blocks, strict=True)):
+            _step_block(theta_block, g_block, row_block, terms, options, untraced, start + i * BLOCK)
     else:
-        _step_block(theta, g, row, terms, options, untraced)
+        _step_block(theta, g, row, terms, options, untraced, start)
 
 
-def _step_block(theta: Tensor, g: Tensor, row: list[Tensor], terms: Terms, options: Options, untraced: bool) -> None:
+def _step_block(
+    theta: Tensor, g: Tensor, row: list[Tensor], terms: Terms, options: Options, untraced: bool, start: int
+) -> None:
     """The update: fused multiply-adds in place or, for autograd and the compiler, plain products."""
     wide = _wide(theta, g, row)
     g = g.to(wide)
@@ -137,7 +142,10 @@ def _step_block(theta: Tensor, g: Tensor, row: list[Tensor], terms: Terms, optio
         velocity = g
         if place is not None:
             velocity = row[place]
-            if untraced:
+            if options.rounding_key is not None and velocity.dtype == torch.bfloat16:
+                new = g + velocity.to(wide) * beta
+                velocity.copy_(rounding.to_bfloat16(new, options.rounding_key, place + 1, start))
+            elif untraced:
                 torch.add(g, velocity, alpha=beta, out=velocity)
             else:
                 velocity.copy_(g + velocity.to(wide) * beta)
@@ -146,7 +154,9 @@ def _step_block(theta: Tensor, g: Tensor, row: list[Tensor], terms: Terms, optio
     assert total is not None, "a Damping has a weight > 0"
     if options.weight_decay and options.decoupled_weight_decay:
         total = total + theta.to(wide) * options.weight_decay
-    if untraced and not isinstance(options.lr, Tensor):
+    if options.rounding_key is not None and theta.dtype == torch.bfloat16:
+        theta.copy_(rounding.to_bfloat16(theta.to(wide) - total * options.lr, options.rounding_key, 0, start))
+    elif untraced and not isinstance(options.lr, Tensor):
         theta.add_(total, alpha=-options.lr)
     else:  # a tensor stays on its device, and a number given as `alpha` would be compiled anew at each change
         theta.sub_(total * options.lr)
