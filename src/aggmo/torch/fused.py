@@ -111,7 +111,7 @@ def step(params: Sequence[Tensor], grads: Sequence[Tensor], velocities: Sequence
         key=options.rounding_key or 0,
     )
     _run(ctypes.addressof(arguments), int(arrays["ends"][-1]))
-    torch.autograd.graph.increment_version([*params, *velocities])
+    torch.autograd.graph.increment_version(params)  # for autograd, which would not see that they were written to
     return True
 
 
