@@ -1,0 +1,1 @@
+"""The theory of momentum as functions: NumPy and SciPy only."""
