@@ -123,10 +123,10 @@ def from_plain(plain: Mapping[str, Any]) -> Constant | Milestones | Plateau:
     >>> from_plain({"kind": "milestones", "epochs": [150, 250], "factor": 0.1})
     Milestones(epochs=(150, 250), factor=0.1)
     """
-    try:
-        options = dict(plain)
-        return _KINDS[options.pop("kind")](**options)
-    except (KeyError, TypeError):
-        raise ValueError(
-            f"schedule={plain!r}: must be a dict with a kind out of {list(_KINDS)} and its arguments"
-        ) from None
+    if isinstance(plain, Mapping):
+        options = {name: value for name, value in plain.items() if name != "kind"}
+        try:
+            return _KINDS[plain["kind"]](**options)
+        except (KeyError, TypeError):  # no such kind, or arguments that it does not take
+            pass
+    raise ValueError(f"schedule={plain!r}: must be a dict with a kind out of {list(_KINDS)} and its arguments")

@@ -124,9 +124,11 @@ def _betas(
         raise ValueError(f"weights={weights!r}: only aggmo has weights, not {optimizer}")
     if isinstance(betas, Damping):
         raise ValueError(f"betas={betas!r}: only aggmo takes a Damping, not {optimizer}")
-    if betas is None or (not usual and betas == ()):
+    if betas is None:
         return usual, None
     if not usual:
+        if isinstance(betas, tuple | list) and not betas:
+            return (), None
         raise ValueError(f"betas={betas!r}: {optimizer} takes none")
     own = Damping(betas).betas
     if len(own) > len(usual):

@@ -301,7 +301,7 @@ def _decay(name: str, value: Any) -> float:
 
 
 def _clip(name: str, value: Any) -> float | None:
-    return None if value is None else number(name, value, "> 0, or None", lambda x: x > 0.0)
+    return None if value is None else number(name, value, "> 0 and finite, or None", lambda x: 0.0 < x < math.inf)
 
 
 def _schedule(name: str, value: Any) -> Schedule:
