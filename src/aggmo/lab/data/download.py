@@ -1,9 +1,12 @@
 """Downloads with `pooch`: known checksums, several addresses, and a cache that never holds half a file."""
 
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pooch  # type: ignore[import-untyped]
@@ -11,6 +14,7 @@ import pooch  # type: ignore[import-untyped]
 from aggmo.lab.data.description import DataError
 
 TIMEOUT = (10.0, 30.0)  # seconds to connect, and between two pieces of the answer
+ABANDONED = 600.0  # seconds without a write after which a temporary file belongs to a process that was killed
 
 # Why an address gave nothing, by the exception of requests, which pooch lets through.
 REASONS = {
@@ -49,8 +53,8 @@ def fetch(
 ) -> Path:
     """The path of a file in a cache directory, downloaded if it is not there.
 
-    A file appears under its name only after its checksum was right. One that no longer has it is deleted and downloaded
-    again. Mirrors are tried first, then the addresses in their order.
+    A file appears under its name only after its checksum was right. One that no longer has it is replaced, or deleted
+    if that fails. Mirrors are tried first, then the addresses in their order.
 
     Raises:
         DataError: no address gave the right file, there is no room for it, or it is not there and `offline` is set.
@@ -58,32 +62,50 @@ def fetch(
     path = directory / download.file
     elsewhere = f"or give --data-dir a directory that holds {download.file}"
     try:
-        if path.exists() and pooch.file_hash(str(path)) == download.sha256:
+        if _right(path, download):
             return path
         if offline:
             problem = "has a wrong checksum" if path.exists() else "is not in the cache"
             raise DataError(f"{path}: {problem}; run once with a network, {elsewhere}")
-        path.unlink(missing_ok=True)
+        _sweep(directory)
         reasons = []
         for address in (*(f"{mirror.rstrip('/')}/{download.file}" for mirror in mirrors), *download.addresses):
             reason = _try(address, path, download.sha256, progress)
             if reason is None:
                 return path
             reasons.append(f"{urlsplit(address).netloc}: {reason}")
+        problem = f"could not be downloaded ({', '.join(reasons)}); check the network and try again"
     except OSError as error:
-        raise DataError(f"{path}: {error.strerror or error}; make room or take another cache, {elsewhere}") from error
-    tried = ", ".join(reasons)
-    raise DataError(f"{path}: could not be downloaded ({tried}); check the network and try again, {elsewhere}")
+        problem = f"{error.strerror or error}; make room or take another cache"
+    with suppress(OSError):
+        if not _right(path, download):  # another process may have got it
+            path.unlink()
+    raise DataError(f"{path}: {problem}, {elsewhere}")
+
+
+def _right(path: Path, download: Download) -> bool:
+    """Whether the file is there with its checksum."""
+    return path.exists() and pooch.file_hash(str(path)) == download.sha256
+
+
+def _sweep(directory: Path) -> None:
+    """Delete what killed processes left of their downloads; pooch names its temporary files tmp..."""
+    for path in directory.glob("tmp*"):
+        with suppress(FileNotFoundError):  # of another process, which has finished
+            if time.time() - path.stat().st_mtime > ABANDONED:
+                path.unlink()
 
 
 def _try(address: str, path: Path, sha256: str, progress: bool | None) -> str | None:
     """Download from one address; None, or the reason why it gave nothing."""
+    opened: list[Any] = []
     bar = _Progress(path.name, sys.stderr.isatty() if progress is None else progress)
     downloader = pooch.HTTPDownloader(
         progressbar=bar,
         chunk_size=1 << 16,
         timeout=TIMEOUT,
         headers={"Accept-Encoding": "identity"},  # the checksum is that of the file as it lies there
+        hooks={"response": lambda response, **_: opened.append(response)},
     )
     try:
         pooch.retrieve(address, f"sha256:{sha256}", path.name, path.parent, downloader=downloader)
@@ -98,6 +120,8 @@ def _try(address: str, path: Path, sha256: str, progress: bool | None) -> str | 
         return "wrong checksum"
     finally:
         bar.end()
+        for response in opened:  # which pooch leaves open after an error
+            response.close()
     return None
 
 

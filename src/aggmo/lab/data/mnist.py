@@ -84,7 +84,7 @@ def read_idx(member: Member, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
         raise member.broken("cut off in its header")
     sizes = struct.unpack_from(f">{axes}I", content, 4)
     if sizes[1:] != shape or sizes[0] == 0:
-        raise member.broken(f"items of {sizes} bytes, where (n, {', '.join(map(str, shape))}) is expected")
+        raise member.broken(f"items of {sizes} bytes, where ({', '.join(map(str, ('n', *shape)))}) is expected")
     expected = header + int(np.prod(sizes, dtype=np.int64))
     if len(content) != expected:
         raise member.broken(f"{len(content):,} bytes, where its header promises {expected:,}")

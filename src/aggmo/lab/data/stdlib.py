@@ -63,7 +63,7 @@ def words(source: str) -> list[str]:
     ['x1', '=', 'N', '+', 'N', '<eos>', 'f', '(', 'x1', ')', '<eos>']
     """
     lines = (WORD.findall(line) for line in source.split("\n"))
-    return [word for line in lines if line for word in (*("N" if w[0].isdigit() else w for w in line), END)]
+    return [word for line in lines if line for word in (*("N" if w[0].isdecimal() else w for w in line), END)]
 
 
 def _source(module: str) -> str | None:

@@ -168,9 +168,12 @@ def _members(path: Path, original: Original, remedy: str) -> Iterator[tuple[str,
 
 def _unpack(path: Path, members: Iterable[str], remedy: str) -> Iterator[tuple[str, Member]]:
     """Members of a tar file by their last name, read into memory: nothing in it is ever written to disk."""
-    with tarfile.open(path) as archive:
-        for entry in archive:
-            name = entry.name.rpartition("/")[2]
-            file = archive.extractfile(entry) if entry.isreg() and name in members else None
-            if file is not None:
-                yield name, Member(f"{path}: {entry.name}", file.read(), remedy)
+    with gzip.open(path) if path.name.endswith("gz") else path.open("rb") as stream:
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
+            for entry in archive:
+                name = entry.name.rpartition("/")[2]
+                file = archive.extractfile(entry) if entry.isreg() and name in members else None
+                if file is not None:
+                    yield name, Member(f"{path}: {entry.name}", file.read(), remedy)
+        while stream.read(1 << 20):  # up to the end, where gzip has its checksum
+            pass
