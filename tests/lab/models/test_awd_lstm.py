@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch.nn import functional
 
+from aggmo.lab.data.text import Window
 from aggmo.lab.models.awd_lstm import (
     AWDLSTM,
+    Reader,
     activation_regularisation,
     detach,
     embed,
@@ -187,6 +189,16 @@ def test_two_windows_are_one_long_window():
     second = model(window()[2:], first.hidden)
     torch.testing.assert_close(torch.cat([first.logits, second.logits]), whole.logits)
     torch.testing.assert_close(second.hidden, whole.hidden)
+
+
+def test_a_reader_carries_the_state_and_starts_anew_where_told():
+    model, reader, words = make(), Reader(), window()
+    pieces = [Window(words[:2], words[:2], True, 1.0), Window(words[2:], words[2:], False, 1.0)]
+    for _ in range(2):
+        first, second = (reader(model, piece) for piece in pieces)
+        whole = model(words, model.initial(4))
+        torch.testing.assert_close(torch.cat([first.logits, second.logits]), whole.logits)
+    assert torch.autograd.grad(second.logits.sum(), first.raw, allow_unused=True) == (None,)
 
 
 def test_gradients_stop_at_a_detached_state():

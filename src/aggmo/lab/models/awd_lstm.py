@@ -5,13 +5,14 @@ Tensors are (time, batch, features). A dropout here keeps an entry with probabil
 """
 
 import itertools
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
+from aggmo.lab.data.text import Window
 from aggmo.theory.arguments import number, whole
 
 Hidden = tuple[tuple[Tensor, Tensor], ...]
@@ -24,7 +25,7 @@ class Outputs(NamedTuple):
         logits: of the next word, (time, batch, vocabulary).
         raw: the last layer's output, which temporal activation regularisation reads.
         dropped: the same after its dropout, which activation regularisation reads and the decoder decodes.
-        hidden: state and cell of every layer after the last time step; `detach` it before the next window.
+        hidden: state and cell of every layer after the last time step.
     """
 
     logits: Tensor
@@ -104,6 +105,31 @@ class AWDLSTM(nn.Module):
             after.append(state_after)
             x = locked_dropout(raw, self.output_dropout if i == last else self.hidden_dropout, self.training)
         return Outputs(functional.linear(x, self.embedding, self.bias), raw, x, tuple(after))
+
+
+class Reader:
+    """Reads the windows of a text one after the other, the state of each being where the next one starts.
+
+    No gradient passes from a window to the one before; one without another before it starts from zeros.
+
+    >>> from aggmo.lab.data.text import Window
+    >>> model, reader = AWDLSTM(vocabulary=50, embedding=8, hidden=16).eval(), Reader()
+    >>> words = torch.arange(6)[:, None]
+    >>> once = reader(model, Window(words, words, first=True, factor=1.0)).logits
+    >>> pieces = [Window(words[:4], words[:4], True, 1.0), Window(words[4:], words[4:], False, 1.0)]
+    >>> torch.allclose(once, torch.cat([reader(model, piece).logits for piece in pieces]), atol=1e-6)
+    True
+    """
+
+    def __init__(self) -> None:
+        self.hidden: Hidden = ()
+
+    def __call__(self, model: nn.Module, window: Window) -> Outputs:
+        """The model's outputs for a window."""
+        start = cast(AWDLSTM, model).initial(window.words.shape[1]) if window.first else self.hidden
+        outputs: Outputs = model(window.words, start)
+        self.hidden = detach(outputs.hidden)
+        return outputs
 
 
 def embed(words: Tensor, weight: Tensor, p: float, training: bool) -> Tensor:
