@@ -4,10 +4,11 @@ import shutil
 
 import pytest
 import torch
-from problems import assert_close, loss, parameters, train
+from problems import assert_close, assert_equal, loss, parameters, train
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from aggmo import AggMo, Damping
+from aggmo.torch import kernel_available
 
 pytestmark = [
     # Inductor's own imports use what torch itself deprecates.
@@ -16,6 +17,17 @@ pytestmark = [
 ]
 
 DAMPINGS = [Damping((0, 0.9, 0.99)), Damping((0.9, 0.9, 0.0), (1, 2, 3)), Damping.classical(0.9), Damping((0.0,))]
+
+
+# What Inductor compiles: the loop, its foreach twin, or one operator, which is the kernel's step.
+BACKENDS = {"loop": {"foreach": False, "fused": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
+if not kernel_available():
+    del BACKENDS["fused"]
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    return BACKENDS[request.param]
 
 
 @pytest.fixture(autouse=True)
@@ -41,13 +53,12 @@ def run(optimizer, step, params, steps, schedule=None):
 
 
 @pytest.mark.parametrize("damping", DAMPINGS, ids=["default", "free weights", "classical", "no momentum"])
-@pytest.mark.parametrize("foreach", [False, True])
 @pytest.mark.parametrize("options", [{}, {"weight_decay": 0.1, "maximize": True}], ids=str)
-def test_twenty_steps_from_empty_state(damping, foreach, options):
+def test_twenty_steps_from_empty_state(damping, backend, options):
     """State made inside the graph would be merged into one buffer: the velocities must come out apart."""
     params, others = parameters()[:2], parameters()[:2]
-    a = AggMo(params, lr=0.02, betas=damping, foreach=foreach, **options)
-    b = AggMo(others, lr=0.02, betas=damping, foreach=foreach, **options)
+    a = AggMo(params, lr=0.02, betas=damping, **backend, **options)
+    b = AggMo(others, lr=0.02, betas=damping, **backend, **options)
     step, counter = compiled(a)
     run(a, step, params, 20)
     train(b, others, 20)
@@ -58,16 +69,15 @@ def test_twenty_steps_from_empty_state(damping, foreach, options):
 
 
 @pytest.mark.parametrize(("tensor_lr", "graphs"), [(False, 2), (True, 1)], ids=["float", "tensor"])
-@pytest.mark.parametrize("foreach", [False, True])
 @pytest.mark.parametrize(
     "options", [{"weight_decay": 0.1}, {"weight_decay": 0.1, "decoupled_weight_decay": True}], ids=str
 )
-def test_fifty_steps_with_a_changing_lr(tensor_lr, graphs, foreach, options):
+def test_fifty_steps_with_a_changing_lr(tensor_lr, graphs, backend, options):
     """The step is compiled before the scheduler is attached, which wraps `optimizer.step`."""
 
     def made(params):
         lr = torch.tensor(0.02) if tensor_lr else 0.02
-        return AggMo(params, lr=lr, foreach=foreach, **options)
+        return AggMo(params, lr=lr, **backend, **options)
 
     params, others = parameters()[:2], parameters()[:2]
     a, b = made(params), made(others)
@@ -98,26 +108,42 @@ def test_a_compiled_training_step():
     assert_close(params, others)
 
 
-@pytest.mark.parametrize("foreach", [False, True])
-def test_scalar_parameters(foreach):
+def test_scalar_parameters(backend):
     """Inductor (torch 2.13) loses what torch.optim.SGD and Adam write to a float64 scalar; AggMo's step arrives."""
     params, others = parameters()[2:], parameters()[2:]
-    a, b = AggMo(params, lr=0.02, foreach=foreach), AggMo(others, lr=0.02, foreach=foreach)
+    a, b = AggMo(params, lr=0.02, **backend), AggMo(others, lr=0.02, **backend)
     step, _ = compiled(a)
     run(a, step, params, 5)
     train(b, others, 5)
     assert_close(params, others)
 
 
-def test_half_precision_agrees_with_eager():
+def test_half_precision_agrees_with_eager(backend):
     params, others = parameters(torch.bfloat16), parameters(torch.bfloat16)
-    a = AggMo(params, lr=0.02, velocity_dtype=torch.float32)
-    b = AggMo(others, lr=0.02, velocity_dtype=torch.float32)
+    a = AggMo(params, lr=0.02, velocity_dtype=torch.float32, **backend)
+    b = AggMo(others, lr=0.02, velocity_dtype=torch.float32, **backend)
     step, _ = compiled(a)
     run(a, step, params, 5)
     train(b, others, 5)
     assert_close(params, others, rtol=0.02, atol=0.02)
     assert a.state[params[0]]["velocity_1"].dtype == torch.float32
+
+
+@pytest.mark.skipif(not kernel_available(), reason="installed without the kernel")
+def test_the_kernel_is_in_the_graph_bit_for_bit():
+    """Oracle: the kernel's eager step. A channels-last parameter is not for the kernel."""
+
+    def made():
+        conv = torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(1))
+        return [*parameters(torch.float32), conv.contiguous(memory_format=torch.channels_last).requires_grad_()]
+
+    params, others = made(), made()
+    a, b = AggMo(params, lr=0.02, weight_decay=0.1), AggMo(others, lr=0.02, weight_decay=0.1)
+    step, counter = compiled(a)
+    run(a, step, params, 5)
+    train(b, others, 5)
+    assert_equal(params, others)
+    assert [node.target for node in counter.graphs[0].graph.nodes if "aggmo" in str(node.target)]
 
 
 def test_a_bad_option_is_refused_while_compiling():

@@ -153,7 +153,15 @@ CHANGES = {
 }
 
 
+@pytest.fixture(params=[True, False], ids=["guards", "no guards"])
+def guards(request, monkeypatch):
+    """With and without torch's guards, which ask many tensors in one call."""
+    if not request.param:
+        monkeypatch.setattr(fused, "_guards", None)
+
+
 @needs_kernel
+@pytest.mark.usefixtures("guards")
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_no_stale_pointer_of_a_parameter(change):
     """Oracle: the for-loop through the same change, which reads its tensors anew."""
@@ -200,6 +208,95 @@ def test_gradients_of_any_layout(gradient):
     assert_close([p], [q], rtol=1e-6, atol=1e-6)
 
 
+GRADIENTS = {
+    "the same": lambda g: g,
+    "written to": lambda g: g.mul_(0.5),
+    "another": torch.sin,
+    "other strides": torch.t,
+    "other strides at the same address": torch.Tensor.t_,
+    "none": lambda _: None,
+    "sparse": torch.Tensor.to_sparse,
+}
+
+
+@needs_kernel
+@pytest.mark.usefixtures("guards")
+@pytest.mark.parametrize("second", GRADIENTS.values(), ids=GRADIENTS)
+@pytest.mark.parametrize("third", GRADIENTS.values(), ids=GRADIENTS)
+def test_no_stale_pointer_of_a_gradient(second, third):
+    """Oracle: the for-loop with the same gradients. A second parameter stays as it is."""
+    results = []
+    for back_end in ({"fused": True}, {"foreach": False, "fused": False}):
+        torch.manual_seed(0)
+        p, q = torch.randn(4, 4, requires_grad=True), torch.randn(3, requires_grad=True)
+        optimizer = AggMo([p, q], lr=0.05, **back_end)
+        g, q.grad = torch.cos(p.detach()), torch.ones(3)
+        for change in (GRADIENTS["the same"], second, third, GRADIENTS["another"]):
+            p.grad = change(g)
+            optimizer.step()
+        results.append([p.detach(), q.detach(), *optimizer.state[p].values(), *optimizer.state[q].values()])
+    assert_close(*results, rtol=1e-6, atol=1e-6)
+
+
+@needs_kernel
+@pytest.mark.usefixtures("guards")
+def test_no_stale_pointer_of_a_velocity():
+    """Oracle: the for-loop with the same state, exchanged between two steps."""
+    results = []
+    for back_end in ({"fused": True}, {"foreach": False, "fused": False}):
+        p = torch.ones(5, requires_grad=True)
+        optimizer = AggMo([p], lr=0.05, **back_end)
+        for step in range(4):
+            if step == 1:
+                optimizer.state[p]["velocity_1"] = torch.arange(5.0)
+            if step == 2:
+                optimizer.state[p]["velocity_2"].data = torch.arange(5, 0, -1, dtype=torch.float64)
+            if step == 3:
+                optimizer.state[p] = {"velocity_1": torch.zeros(5), "velocity_2": torch.ones(5)}
+            p.grad = torch.cos(p.detach())
+            optimizer.step()
+        results.append([p.detach(), *optimizer.state[p].values()])
+    assert_close(*results, rtol=1e-6, atol=1e-6)
+
+
+def overlapping():
+    """Parameters of one storage: two that share half their elements, and one whose own elements lie on each other."""
+    base = torch.linspace(-1, 1, 2000)
+    views = [base[:1500], base[500:], torch.linspace(0, 1, 6).as_strided((4, 3), (1, 1))]
+    return [view.requires_grad_() for view in views]
+
+
+@needs_kernel
+@pytest.mark.usefixtures("guards")
+def test_parameters_that_share_memory(monkeypatch):
+    """Oracle: the for-loop, which updates one after the other. The threads of the kernel would race."""
+    monkeypatch.setattr(fused, "ELEMENTS_FOR_THREADS", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    params, others = overlapping(), overlapping()
+    a, b = AggMo(params, fused=True), AggMo(others, fused=False)
+    for _ in range(3):
+        for p in (*params, *others):
+            p.grad = torch.cos(p.detach())
+        a.step()
+        b.step()
+    assert_close(params, others, rtol=1e-5, atol=1e-6)
+
+
+@needs_kernel
+@pytest.mark.usefixtures("guards")
+@pytest.mark.parametrize("shift", [0, 1, 8])
+def test_a_gradient_in_the_memory_of_its_parameter(shift):
+    """Oracle: the for-loop, bit for bit, because the kernel's loops count on memory that is not shared."""
+    results = []
+    for back_end in ({"fused": True}, {"foreach": False, "fused": False}):
+        base = torch.linspace(-1, 1, 500)
+        p = base[shift:].requires_grad_()
+        p.grad = base[: 500 - shift]
+        AggMo([p], **back_end).step()
+        results.append(p)
+    assert_equal(results[:1], results[1:])
+
+
 @needs_kernel
 def test_a_parameter_that_grew_is_refused_and_not_overrun():
     """Its velocities are too short then: torch's own error, and no memory written."""
@@ -211,6 +308,26 @@ def test_a_parameter_that_grew_is_refused_and_not_overrun():
     p.grad = torch.ones(400)
     with pytest.raises(RuntimeError, match="size"):
         optimizer.step()
+
+
+@needs_kernel
+@pytest.mark.usefixtures("guards")
+def test_a_storage_that_shrank_is_not_written_to():
+    """FSDP frees memory so. Its address is null then, and the velocities' is not what it was after it grew again."""
+    p = torch.ones(100, requires_grad=True)
+    optimizer = AggMo([p], lr=1.0, betas=(0,), fused=True)
+    for _ in range(2):
+        p.grad = torch.ones(100)
+        optimizer.step()
+        p.untyped_storage().resize_(0)
+        p.grad = torch.ones(100)
+        with pytest.raises(RuntimeError, match="storage"):
+            optimizer.step()
+        p.untyped_storage().resize_(400)
+        p.data.fill_(1.0)
+        optimizer.step()
+        assert torch.equal(p.detach(), torch.zeros(100))
+        p.data.fill_(2.0)
 
 
 @needs_kernel

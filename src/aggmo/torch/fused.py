@@ -12,12 +12,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from importlib import resources
-from itertools import accumulate
-from operator import attrgetter
-from typing import TYPE_CHECKING, ClassVar
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
+
+try:
+    from torch._C._dynamo import guards as _guards
+except ImportError:
+    _guards = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from aggmo.torch.update import Options
@@ -29,7 +33,7 @@ _TILE = 256  # as in kernel.c; threads share the range between tiles
 _CODES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 _AT_RANDOM = 4
 _PLAIN = {Tensor, torch.nn.Parameter}
-_dtype, _is_cpu = attrgetter("dtype"), attrgetter("is_cpu")
+_numel, _data_ptr = Tensor.numel, Tensor.data_ptr
 
 
 class _Step(ctypes.Structure):
@@ -57,6 +61,7 @@ class _Step(ctypes.Structure):
     ]
 
 
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def kernel_available() -> bool:
     """Whether this installation has the C kernel and the environment variable AGGMO_NO_KERNEL does not turn it off.
 
@@ -78,75 +83,127 @@ def _kernel() -> Callable[[int, int, int], None] | None:
         return routine
 
 
-def step(params: Sequence[Tensor], grads: Sequence[Tensor], velocities: Sequence[Tensor], options: "Options") -> bool:
+def step(
+    params: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    velocities: Sequence[Tensor],
+    options: "Options",
+    plan: "Plan | None" = None,
+) -> bool:
     """Update parameters and velocities in one pass over memory; False, and nothing done, if the kernel cannot.
 
-    All that the kernel relies on is asked of the tensors at each step, and pointers are read afterwards from the same
-    tensors: whatever `p.data = ...`, a resize or a change of dtype or strides did meanwhile, no pointer is stale.
+    With a plan, what it holds of an earlier step is used again as far as it is still true.
     """
-    if not (params and _apply(params, grads, velocities)):
+    if not params or not (plan or Plan()).run(params, grads, velocities, options):
         return False
-    places = {i: place for place, i in enumerate(options.stored)}
-    arrays: dict[str, array[int] | array[float]] = {
-        "ends": array("q", accumulate(map(Tensor.numel, params))),
-        "theta": array("Q", map(Tensor.data_ptr, params)),
-        "grad": array("Q", map(Tensor.data_ptr, grads)),
-        "velocity": array("Q", map(Tensor.data_ptr, velocities)),
-        "place": array("q", (places.get(i, -1) for i in range(len(options.betas)))),
-        "betas": array("d", options.betas),
-        "weights": array("d", options.weights),
-    }
-    arguments = _Step(
-        **{name: numbers.buffer_info()[0] for name, numbers in arrays.items()},
-        tensors=len(params),
-        k=len(options.betas),
-        stored=len(options.stored),
-        lr=float(options.lr),
-        weight_decay=options.weight_decay,
-        inverse_scale=options.inverse_scale,
-        decoupled=options.decoupled_weight_decay,
-        maximize=options.maximize,
-        theta_dtype=_code(params[0].dtype, options),
-        velocity_dtype=_code(velocities[0].dtype, options) if velocities else 0,
-        key=options.rounding_key or 0,
-    )
-    _run(ctypes.addressof(arguments), int(arrays["ends"][-1]))
     torch.autograd.graph.increment_version(params)  # for autograd, which would not see that they were written to
     return True
 
 
-def _code(dtype: torch.dtype, options: "Options") -> int:
-    """What the kernel calls a dtype; bfloat16 that is rounded at random is one of its own."""
-    return _AT_RANDOM if dtype == torch.bfloat16 and options.rounding_key is not None else _CODES[dtype]
+class Plan:
+    """The kernel's arguments, kept from one step to the next.
+
+    Nothing is taken on trust: at each step every tensor is asked for its address and for all that the kernel relies on,
+    so that no pointer is ever stale, whatever `p.data = ...`, a resize or a change of dtype or strides did meanwhile.
+    For small parameters asking takes longer than calculating. Torch's compiler asks the same before it runs a graph,
+    and its guards do so in one call; where torch has none, each step asks one tensor after the other.
+    """
+
+    __slots__ = ("_arguments", "_arrays", "_counts", "_guards", "_options", "_pointers")
+
+    def __init__(self) -> None:
+        self._guards: Any = None
+        self._counts = 0, 0
+        self._pointers: list[int] = []
+        self._options: tuple[Any, ...] = ()
+
+    def run(
+        self, params: Sequence[Tensor], grads: Sequence[Tensor], velocities: Sequence[Tensor], options: "Options"
+    ) -> bool:
+        """Run the kernel, if it applies."""
+        tensors = [*params, *grads, *velocities]
+        counts = len(params), len(tensors)
+        if self._guards is None or counts != self._counts or not self._guards.check(*tensors):
+            self._guards, self._counts = None, counts
+            if not _apply(params, grads, velocities):
+                return False
+            self._arrays: dict[str, array[int] | array[float]] = {"ends": array("q", accumulate(map(_numel, params)))}
+            self._arguments = _Step(tensors=len(params), ends=_address(self._arrays["ends"]))
+            self._pointers, self._options = [], ()
+            if _guards is not None:
+                self._guards = _guards.TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+        pointers = list(map(_data_ptr, tensors))
+        if pointers != self._pointers and not self._point(pointers, tensors, len(params)):
+            return False
+        shape = (options.betas, options.weights, options.stored, options.rounding_key is None)
+        if shape != self._options:
+            self._describe(options, params[0].dtype, velocities[0].dtype if velocities else torch.float32)
+            self._options = shape
+        arguments = self._arguments
+        arguments.lr = float(options.lr)
+        arguments.weight_decay = options.weight_decay
+        arguments.inverse_scale = options.inverse_scale
+        arguments.decoupled = options.decoupled_weight_decay
+        arguments.maximize = options.maximize
+        arguments.key = options.rounding_key or 0
+        _run(ctypes.addressof(arguments), int(self._arrays["ends"][-1]))
+        return True
+
+    def _point(self, pointers: list[int], tensors: list[Tensor], params: int) -> bool:
+        """Take over the addresses, unless two tensors share memory, whose order of updates the kernel does not keep."""
+        self._pointers = []
+        if lost := [tuple(t.shape) for pointer, t in zip(pointers, tensors, strict=True) if t.nbytes and not pointer]:
+            raise RuntimeError(f"the storage of tensors of shapes {lost} has been freed: there is nothing to step on")
+        pieces = sorted((pointer, t.nbytes) for pointer, t in zip(pointers, tensors, strict=True) if t.nbytes)
+        if any(start + size > following for (start, size), (following, _) in pairwise(pieces)):
+            return False
+        self._arrays["pointers"] = array("Q", pointers)
+        start = _address(self._arrays["pointers"])
+        self._arguments.theta = start
+        self._arguments.grad = start + 8 * params
+        self._arguments.velocity = start + 16 * params
+        self._pointers = pointers
+        return True
+
+    def _describe(self, options: "Options", dtype: torch.dtype, velocity_dtype: torch.dtype) -> None:
+        """Take over damping and dtypes; bfloat16 that is rounded at random is a dtype of its own."""
+        places = {i: place for place, i in enumerate(options.stored)}
+        numbers: dict[str, array[int] | array[float]] = {
+            "place": array("q", (places.get(i, -1) for i in range(len(options.betas)))),
+            "betas": array("d", options.betas),
+            "weights": array("d", options.weights),
+        }
+        self._arrays |= numbers
+        for name, values in numbers.items():
+            setattr(self._arguments, name, _address(values))
+        self._arguments.k, self._arguments.stored = len(options.betas), len(options.stored)
+        codes = _CODES if options.rounding_key is None else _CODES | {torch.bfloat16: _AT_RANDOM}
+        self._arguments.theta_dtype, self._arguments.velocity_dtype = codes[dtype], codes[velocity_dtype]
+
+
+def _address(numbers: "array[int] | array[float]") -> int:
+    return numbers.buffer_info()[0]
 
 
 def _apply(params: Sequence[Tensor], grads: Sequence[Tensor], velocities: Sequence[Tensor]) -> bool:
-    """Whether these are plain contiguous tensors of the CPU, of the right sizes, and of one dtype each.
-
-    Written with `map`, which costs a third of a loop: for small parameters, asking takes longer than calculating.
-    """
+    """Whether these are plain contiguous tensors of the CPU, of the right sizes, and of one dtype each."""
     tensors = [*params, *grads, *velocities]
-    try:
-        plain = (
-            _PLAIN.issuperset(map(type, tensors))
-            and all(map(_is_cpu, tensors))
-            and all(map(Tensor.is_contiguous, tensors))
-            and not any(map(Tensor.is_neg, grads))
-        )
-    except RuntimeError:  # a sparse tensor has no memory layout
+    if not all(
+        type(t) in _PLAIN and t.is_cpu and t.layout == torch.strided and t.is_contiguous() and not t.is_neg()
+        for t in tensors
+    ):
         return False
-    dtypes, velocity_dtypes = set(map(_dtype, params)), set(map(_dtype, velocities))
-    sizes = list(map(Tensor.numel, params))
+    dtypes, velocity_dtypes = {t.dtype for t in params}, {t.dtype for t in velocities}
+    sizes = list(map(_numel, params))
     k = len(velocities) // len(params)
     return (
-        plain
-        and len(dtypes) == 1
+        len(dtypes) == 1
         and dtypes <= _CODES.keys()
-        and dtypes == set(map(_dtype, grads))
+        and dtypes == {t.dtype for t in grads}
         and len(velocity_dtypes) <= 1
         and velocity_dtypes <= _CODES.keys()
-        and sizes == list(map(Tensor.numel, grads))
-        and all(sizes == list(map(Tensor.numel, velocities[place::k])) for place in range(k))
+        and sizes == list(map(_numel, grads))
+        and all(sizes == list(map(_numel, velocities[place::k])) for place in range(k))
     )
 
 

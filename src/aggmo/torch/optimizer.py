@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer, ParamsT, StateDict, _default_to_fused_or_foreach
 
 from aggmo.damping import Damping
-from aggmo.torch import checkpoint, fused, rounding, update
+from aggmo.torch import checkpoint, compiled, fused, rounding, update
+from aggmo.torch.fused import Plan
 
 
 class AggMo(Optimizer):
@@ -43,7 +44,8 @@ class AggMo(Optimizer):
         maximize: step up the gradient.
         foreach: whether to batch the operations of a group's parameters; None batches on accelerators.
         fused: whether the C kernel takes what it can, which is contiguous floating-point tensors of the CPU; None lets
-            it where it is there (`aggmo.torch.kernel_available`), True insists. Compiled steps are Inductor's own.
+            it where it is there (`aggmo.torch.kernel_available`), True insists. A compiled step calls it as one
+            operator; with False, Inductor compiles the step itself, which takes it longer the more parameters it has.
         differentiable: whether autograd may pass through the step; the default runs it without autograd.
         stochastic_rounding: whether every bfloat16 tensor that the step writes, parameter or velocity, is rounded up or
             down at random, so that the mean is exact and steps smaller than half a unit in the last place are not
@@ -100,6 +102,7 @@ class AggMo(Optimizer):
             "stochastic_rounding": stochastic_rounding,
         }
         _normalize_options(defaults)
+        self._plans: dict[int, Plan] = {}  # what the kernel keeps from step to step, by group
         super().__init__(params, defaults)
 
     @classmethod
@@ -256,7 +259,7 @@ class AggMo(Optimizer):
         inverse_scale = 1.0 if torch.compiler.is_compiling() else self._inverse_scale()
         if inverse_scale == 0.0:
             return loss
-        for group in self.param_groups:
+        for i, group in enumerate(self.param_groups):
             params: list[Tensor] = []
             grads: list[Tensor] = []
             velocities: list[Tensor] = []
@@ -276,8 +279,15 @@ class AggMo(Optimizer):
                 inverse_scale=inverse_scale,
                 rounding_key=_rounding_key(group) if group["stochastic_rounding"] else None,
             )
+            if torch.compiler.is_compiling():
+                if kernel and all(p.is_cpu for p in params):
+                    compiled.step(params, grads, velocities, options)
+                    continue
+                plan = None
+            else:
+                plan = self._plans.setdefault(i, Plan()) if kernel else None
             with torch.set_grad_enabled(group["differentiable"]):
-                update.step(params, grads, velocities, options, foreach=foreach, kernel=kernel)
+                update.step(params, grads, velocities, options, foreach=foreach, plan=plan)
         return loss
 
     @property
@@ -304,16 +314,19 @@ class AggMo(Optimizer):
             for each in self.param_groups:  # all of them before the first parameter moves
                 normalize(each)
         keys = [f"velocity_{i}" for i in group["stored"]]
-        for p in group["params"]:
-            g = p.grad
-            if g is not None:
-                params.append(p)
-                grads.append(g)
-                if keys:
-                    state = self.state[p]
-                    if not all(map(state.__contains__, keys)):
-                        _make_state(state, keys, p, group["velocity_dtype"])
-                    velocities += map(state.__getitem__, keys)
+        gradients = [p.grad for p in group["params"]]
+        params += [p for p, g in zip(group["params"], gradients, strict=True) if g is not None]
+        grads += [g for g in gradients if g is not None]
+        if not keys:
+            return
+        states = list(map(self.state.__getitem__, params))
+        try:
+            velocities += [state[key] for state in states for key in keys]
+        except KeyError:
+            for p, state in zip(params, states, strict=True):
+                if not all(map(state.__contains__, keys)):
+                    _make_state(state, keys, p, group["velocity_dtype"])
+            velocities += [state[key] for state in states for key in keys]
 
     def load_state_dict(self, state_dict: StateDict) -> None:
         """Load a state dict, of this class or of another implementation of AggMo, which is continued exactly.
@@ -341,6 +354,7 @@ class AggMo(Optimizer):
             handle.remove()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        self._plans = {}
         for p, values in state["state"].items():
             for key, value in values.items():
                 if isinstance(value, checkpoint.Kept):
@@ -354,9 +368,7 @@ def _back_end(group: dict[str, Any], params: list[Tensor]) -> tuple[bool, bool]:
     if foreach is None:
         _, foreach = _default_to_fused_or_foreach(params, group["differentiable"], use_fused=False)
         foreach = foreach and not kernel and not group["stochastic_rounding"]
-    if torch.compiler.is_compiling():
-        kernel = False  # the compiler makes one pass of the loop by itself
-    elif kernel is None:
+    if kernel is None:
         kernel = not (group["foreach"] or group["differentiable"]) and fused.kernel_available()
     return foreach, kernel
 

@@ -52,30 +52,37 @@ def step(
     options: Options,
     *,
     foreach: bool,
-    kernel: bool,
+    plan: fused.Plan | None,
 ) -> None:
     """Update parameters and velocities in place; `velocities` holds the stored ones, parameter by parameter.
 
-    With `kernel`, the C kernel takes all tensors to which it applies; the rest is for the loop or foreach.
+    With a plan, the C kernel takes all tensors to which it applies; the rest is for the loop or foreach.
     """
-    if kernel and fused.step(params, grads, velocities, options):
+    if plan and fused.step(params, grads, velocities, options, plan):
         return
     if isinstance(options.lr, Tensor) and options.lr.dim() > 0:
         options = options._replace(lr=options.lr.reshape(()))
-    k = len(options.stored)
-    rows = [_local(p, g, velocities[i * k : i * k + k]) for i, (p, g) in enumerate(zip(params, grads, strict=True))]
-    if kernel:
-        rows = _step_fused(rows, options)
+    left = rows(params, grads, velocities, len(options.stored))
+    if plan:
+        left = _step_fused(left, options)
     terms = options.terms()
     if not foreach:
         start = 0
-        for theta, g, row in rows:
+        for theta, g, row in left:
             _step_one(theta, g, row, terms, options, start)
             start += theta.numel()
         return
-    for members in _alike(rows):
-        columns = [[row[place] for _, _, row in members] for place in range(k)]
+    for members in _alike(left):
+        columns = [[row[place] for _, _, row in members] for place in range(len(options.stored))]
         _step_many([theta for theta, _, _ in members], [g for _, g, _ in members], columns, terms, options)
+
+
+def rows(params: list[Tensor], grads: list[Tensor], velocities: list[Tensor], stored: int) -> list[Row]:
+    """Parameter by parameter, the tensors to calculate on; so many velocities are stored of each."""
+    return [
+        _local(p, g, velocities[i * stored : (i + 1) * stored])
+        for i, (p, g) in enumerate(zip(params, grads, strict=True))
+    ]
 
 
 def _step_fused(rows: list[Row], options: Options) -> list[Row]:
