@@ -78,8 +78,9 @@ class Text:
 
 
 class Recurrent(nn.Module):
-    def __init__(self):
+    def __init__(self, dropout=0.2):
         super().__init__()
+        self.dropout = dropout
         self.embedding = nn.Embedding(5, 4)
         self.layer = nn.GRU(4, 4)
         self.decoder = nn.Linear(4, 5)
@@ -87,7 +88,7 @@ class Recurrent(nn.Module):
 
     def forward(self, words, state):
         output, state = self.layer(self.embedding(words), state)
-        return self.decoder(functional.dropout(output, 0.2, self.training)), output, state
+        return self.decoder(functional.dropout(output, self.dropout, self.training)), output, state
 
 
 class Reader:

@@ -11,13 +11,17 @@ import importlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Generator, Tensor, nn
 
+from aggmo.lab.optimizers import BETAS
 from aggmo.lab.schedule import Constant, Schedule
 from aggmo.theory.arguments import number, whole
+
+if TYPE_CHECKING:
+    from aggmo.lab.data.store import Store
 
 Batch = Any  # whatever the task's data yields
 Split = Literal["validation", "test"]
@@ -161,6 +165,7 @@ class Task:
         clip: the largest norm of the gradient, all parameters together; None does not clip.
         weight_decay: the coefficient of the parameters in the gradient, >= 0.
         patience: the epochs without a better validation score after which the training stops, >= 1.
+        description: of the data, so that no checkpoint is continued on others.
         by_optimizer: what is different for an optimizer, by its name: a dict of the six options that a `Setting` may
             override as well.
 
@@ -182,11 +187,13 @@ class Task:
     clip: float | None = None
     weight_decay: float = 0.0
     patience: int = 250
+    description: str = ""
     by_optimizer: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise ValueError(f"name={self.name!r} of a task: must be a string")
+        for name in ("name", "description"):
+            if not isinstance(getattr(self, name), str):
+                raise ValueError(f"{name}={getattr(self, name)!r} of a task: must be a string")
         if not isinstance(self.data, Data):
             raise ValueError(
                 f"data of task {self.name} is a {type(self.data).__name__}: must be Tensors, or have their two methods"
@@ -197,6 +204,8 @@ class Task:
         object.__setattr__(self, "metrics", _metrics(self.name, self.metrics))
         for name, value in check_options({name: getattr(self, name) for name in _CHECKS}).items():
             object.__setattr__(self, name, value)
+        if not isinstance(self.by_optimizer, Mapping) or self.by_optimizer.keys() - BETAS.keys():
+            raise ValueError(f"by_optimizer={self.by_optimizer!r}: must be a dict with keys out of {', '.join(BETAS)}")
         for options in self.by_optimizer.values():
             check_options(options)
 
@@ -220,31 +229,32 @@ def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _CHECKS[name](name, value) for name, value in options.items()}
 
 
-def find(name: str, scale: str | None = None) -> Task:
+def find(name: str, scale: str | None = None, store: "Store | None" = None) -> Task:
     """The task of that name: one of the paper's, or `module:function` for one of your own.
 
     Args:
         name: the module is looked for where Python looks for any; the function is called without arguments.
-        scale: of a task of the paper, "paper" (also what None means), "small" or "quick".
+        scale: of a task of the paper: "paper" (what None means), "small" or "quick".
+        store: where the data of a task of the paper come from; None downloads them, or takes those downloaded before.
 
     Raises:
-        ValueError: there is no such task, its function raises or returns no `Task`, or a scale for a task of your own.
+        ValueError: there is no such task, its function raises or returns no `Task`, or a scale or a store for a task of
+            your own.
+        DataError: the data of a task of the paper cannot be had or used.
 
     >>> find("mnist")
     Traceback (most recent call last):
         ...
-    ValueError: task 'mnist': must be module:function, or one of autoencoder, cnn5, lstm, resnet32-c10, resnet32-c100, \
-resnet32-c100-nobn
+    ValueError: task 'mnist': must be module:function, or one of autoencoder, cnn5, resnet32-c10, resnet32-c100, \
+resnet32-c100-nobn, lstm
     """
-    from aggmo.lab.paper.tasks import TASKS  # which imports this module
-
-    if name in TASKS:
-        return TASKS[name]("paper" if scale is None else scale)
-    module, colon, function = name.partition(":")
-    if not (module and colon and function.isidentifier()):
-        raise ValueError(f"task {name!r}: must be module:function, or one of {', '.join(sorted(TASKS))}")
-    if scale is not None:
-        raise ValueError(f"scale={scale!r}: only the paper's tasks have scales, not {name}")
+    module, colon, function = name.partition(":") if isinstance(name, str) else ("", "", "")
+    if not colon:
+        return _of_the_paper(name, "paper" if scale is None else scale, store)
+    if not (module and function.isidentifier()):
+        raise ValueError(f"task {name!r}: must be module:function")
+    if scale is not None or store is not None:
+        raise ValueError(f"task {name!r} with a scale or a store: only the paper's tasks have them")
     try:
         task = getattr(importlib.import_module(module), function)()
     except Exception as error:
@@ -252,6 +262,17 @@ resnet32-c100-nobn
     if not isinstance(task, Task):
         raise ValueError(f"task {name!r}: {function}() returned a {type(task).__name__}, not a Task")
     return task
+
+
+def _of_the_paper(name: str, scale: str, store: "Store | None") -> Task:
+    """The task of the paper of that name."""
+    from aggmo.lab.data.store import Store
+    from aggmo.lab.paper.settings import SETTINGS
+    from aggmo.lab.paper.tasks import paper_task  # which imports this module
+
+    if name not in SETTINGS:
+        raise ValueError(f"task {name!r}: must be module:function, or one of {', '.join(SETTINGS)}")
+    return paper_task(name, scale, store or Store())
 
 
 def one_line(error: Exception) -> str:

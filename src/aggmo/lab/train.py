@@ -126,6 +126,10 @@ def train(
 def evaluate(task: Task, model: nn.Module, split: Split) -> dict[str, float]:
     """Loss and metrics of a model on a split, in evaluation mode: means over all samples.
 
+    Raises:
+        FloatingPointError: the model's output is not finite, and the loss refuses it.
+        ValueError: the split has no batch.
+
     >>> from aggmo.lab.task import Metric, Tensors
     >>> task = Task(
     ...     name="identity",
@@ -143,8 +147,19 @@ def evaluate(task: Task, model: nn.Module, split: Split) -> dict[str, float]:
     means = _Means(task)
     for batch in task.data.evaluation(split):
         output = task.forward(model, batch)
-        means.add(output, batch, task.loss(output, batch))
+        means.add(output, batch, _loss(task, output, batch))
     return means.values(split)
+
+
+def _loss(task: Task, output: Any, batch: Batch) -> Tensor:
+    """The task's loss, which may refuse NaN, as torch's cross-entropy of probabilities does."""
+    try:
+        return task.loss(output, batch)
+    except (RuntimeError, ValueError) as error:
+        tensors = output if isinstance(output, tuple | list) else [output]
+        if all(tensor.isfinite().all() for tensor in tensors if isinstance(tensor, Tensor)):
+            raise
+        raise FloatingPointError(f"task {task.name}: the model's output is not finite") from error
 
 
 class _Means:
@@ -186,7 +201,12 @@ class _Trial:
         options = {**task.by_optimizer.get(setting.optimizer, {}), **dict(setting.overrides)}
         self.task = task = replace(task, **options)
         self.setting = setting
-        self.identity = {"task": task.name, "setting": setting.to_json(), "seed": int(seed)}
+        self.identity = {
+            "task": task.name,
+            "data": task.description,
+            "setting": setting.to_json(),
+            "seed": int(seed),
+        }
         parameters, dropout, order = np.random.SeedSequence(seed).generate_state(3, np.uint64).tolist()
         torch.manual_seed(parameters)
         self.model = _model(task)
@@ -242,9 +262,8 @@ class _Trial:
                 model = self.average.module if self.average else self.model
                 for split in typing.get_args(Split):
                     means |= {f"{split}_{name}": value for name, value in evaluate(self.task, model, split).items()}
-        except (RuntimeError, ValueError):  # from a loss that refuses what diverged parameters gave
-            if all(bool(p.isfinite().all()) for p in self.params):
-                raise
+        except FloatingPointError:
+            pass
         return means
 
     def _train(self, lr: float) -> dict[str, float]:
@@ -260,7 +279,7 @@ class _Trial:
                     group["lr"] = step_lr
                 optimizer.zero_grad()
                 output = task.forward(model, batch)
-                loss = task.loss(output, batch)
+                loss = _loss(task, output, batch)
                 loss.backward()  # type: ignore[no-untyped-call]
                 if task.clip is not None:
                     clip_grad_norm_(self.params, task.clip)
@@ -334,6 +353,8 @@ def _model(task: Task) -> nn.Module:
             if not isinstance(value, Tensor) or value.numel() != 1:
                 found = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
                 raise ValueError(f"{name} of a batch is {found}: must be a tensor with one element")
+        if not isinstance(size := task.size(batch), int) or size < 1:
+            raise ValueError(f"size of a batch is {size!r}: must be a whole number >= 1")
         if not loss.requires_grad:
             raise ValueError("the loss does not depend on any parameter of the model")
     except Exception as error:
