@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from aggmo.lab.data import cifar10, cifar100, mnist, ptb
+from aggmo.lab.data.description import Description
 from aggmo.lab.data.store import Store
 from aggmo.lab.data.text import TextBatches, Window
 from aggmo.lab.models.autoencoder import Autoencoder
@@ -42,8 +43,8 @@ def paper_task(name: str, scale: str, store: Store) -> Task:
         DataError: the data cannot be had or used, or are not the whole data set that scale "paper" needs.
 
     >>> task = paper_task("autoencoder", "quick", Store(embedded=True))
-    >>> task.name, task.select.name, task.epochs
-    ('autoencoder (quick)', 'mse', 30)
+    >>> task.name, task.select.name
+    ('autoencoder (quick)', 'mse')
     """
     if name not in SETTINGS:
         raise ValueError(f"name={name!r}: must be one of {', '.join(SETTINGS)}")
@@ -51,8 +52,8 @@ def paper_task(name: str, scale: str, store: Store) -> Task:
         raise ValueError(f"scale={scale!r}: must be one of {', '.join(SCALES)}")
     settings = SETTINGS[name][scale]
     if isinstance(settings, TextSettings):
-        return _language(f"{name} ({scale})", settings, store)
-    return _images(f"{name} ({scale})", settings, store)
+        return _language(name, scale, settings, store)
+    return _images(name, scale, settings, store)
 
 
 def cross_entropy_of_pixels(logits: Tensor, batch: Batch) -> Tensor:
@@ -104,15 +105,13 @@ class Reading(NamedTuple):
     penalty: Tensor
 
 
-def _images(name: str, settings: ImageSettings, store: Store) -> Task:
+def _images(name: str, scale: str, settings: ImageSettings, store: Store) -> Task:
     """A task on images: the autoencoder, or a classification."""
     images = IMAGES[settings.data](store)
-    if name.endswith("(paper)"):
-        images.description.require_complete("scale paper")
     reconstruct = settings.model == "autoencoder"
     return Task(
-        name=name,
-        description=str(images.description),
+        name=f"{name} ({scale})",
+        description=_checked(images.description, scale),
         data=images.divide(
             validation=settings.validation,
             examples=settings.examples,
@@ -130,11 +129,9 @@ def _images(name: str, settings: ImageSettings, store: Store) -> Task:
     )
 
 
-def _language(name: str, settings: TextSettings, store: Store) -> Task:
+def _language(name: str, scale: str, settings: TextSettings, store: Store) -> Task:
     """The language model."""
     text = ptb.load(store)
-    if name.endswith("(paper)"):
-        text.description.require_complete("scale paper")
     corpus = text.encode(vocabulary=settings.vocabulary, trained=settings.trained, evaluated=settings.evaluated)
     reader = Reader()
 
@@ -150,8 +147,8 @@ def _language(name: str, settings: TextSettings, store: Store) -> Task:
     for optimizer, clip in settings.clip.items():
         by_optimizer.setdefault(optimizer, {})["clip"] = clip
     return Task(
-        name=name,
-        description=str(text.description),
+        name=f"{name} ({scale})",
+        description=_checked(text.description, scale),
         data=TextBatches(corpus, settings.length, settings.columns),
         model=partial(AWDLSTM, vocabulary=len(corpus.words), **settings.sizes),
         forward=read,
@@ -166,3 +163,10 @@ def _language(name: str, settings: TextSettings, store: Store) -> Task:
         patience=PATIENCE,
         by_optimizer=by_optimizer,
     )
+
+
+def _checked(description: Description, scale: str) -> str:
+    """The description of the data, which have to be complete at scale paper."""
+    if scale == "paper":
+        description.require_complete("scale paper")
+    return str(description)
