@@ -3,6 +3,7 @@
 As a program it is a driver: python trials.py DIRECTORY [WORKERS [ADDRESS]]
 """
 
+import fcntl
 import json
 import os
 import random
@@ -11,7 +12,7 @@ import sqlite3
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 COMPARED = {
@@ -65,7 +66,7 @@ def descend(settings, directory, report):
     if checkpoint.exists():
         x, v, epoch, (version, numbers, gauss) = json.loads(checkpoint.read_text())
         generator.setstate((version, tuple(numbers), gauss))
-    note(directory, f"{os.getpid()} from {epoch}")
+    note(directory, f"{directory.name} {os.getpid()} {epoch}")
     while epoch < settings["epochs"]:
         for _ in range(10):
             v = settings.get("beta", 0.0) * v + x + 0.1 * generator.gauss(0, 1)
@@ -131,6 +132,25 @@ def chatter(settings, directory, report):  # noqa: ARG001
     raise RuntimeError("so that its directory stays")
 
 
+def deserted(settings, directory, report):  # noqa: ARG001
+    """Dies, and leaves a process behind that has its files open."""
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+    (directory / "child").write_text(str(child))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def guarded(settings, directory, report):  # noqa: ARG001
+    """Whether another process is kept from its directory."""
+    with Path(directory, "lock").open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return {"guarded": True}
+    return {"guarded": False}
+
+
 def stubborn(settings, directory, report):
     """Dies as often as its settings say, counting in its directory; then goes on from the epoch where it was."""
     deaths = directory / "deaths"
@@ -177,7 +197,38 @@ def place(settings, directory, report):  # noqa: ARG001
         "session": os.getsid(0) == os.getpid(),
         "variable": os.environ["OMP_NUM_THREADS"],
         "threads": torch.get_num_threads(),
+        "devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
     }
+
+
+def children(pid):
+    """The processes that a process has started."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def alive(pid):
+    """Whether it runs; one that has ended and that nobody has asked about does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def kill(pid):
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def until(condition, seconds=20.0):
+    """Wait for it."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+    return found
 
 
 def main(directory, workers=2, address=None):

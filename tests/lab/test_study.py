@@ -3,13 +3,11 @@
 import io
 import itertools
 import json
-import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +16,7 @@ import trials
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
-from trials import attempts, contents, without_root
+from trials import alive, attempts, children, contents, kill, until, without_root
 
 from aggmo.lab.engine.local import Local
 from aggmo.lab.records import StudyError
@@ -439,33 +437,3 @@ def test_kill_9_while_a_model_is_trained(tmp_path):
     assert study.run(Local(1), console=QUIET).done
     assert contents(study.directory) == undisturbed
     assert {path.name for path in study.directory.iterdir()} == LEFT
-
-
-def until(condition, seconds=20.0):
-    """Wait for it."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)
-    return found
-
-
-def children(pid):
-    """The processes that a process has started."""
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
-def alive(pid):
-    """Whether it runs; one that has ended and that nobody has asked about does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def kill(pid):
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)

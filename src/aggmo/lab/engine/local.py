@@ -56,7 +56,8 @@ class Local:
 
     def submit(self, task: Task) -> None:
         """Hand a task to an idle worker, a new one if there is none."""
-        worker = next((worker for worker in self._workers if worker.trial is None), None)
+        idle = (worker for worker in self._workers if worker.trial is None and worker.process.poll() is None)
+        worker = next(idle, None)
         if worker is None:
             worker = _started(self.threads)
             self._workers.append(worker)

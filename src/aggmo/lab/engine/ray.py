@@ -7,6 +7,7 @@ nodes share; if not, it begins anew there, with the same records in the end.
 
 import asyncio
 import os
+import socket
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -119,9 +120,10 @@ class Ray:
         """Connect to the cluster at the address, or start one."""
         local = {} if self.address else {"include_dashboard": False}
         try:
+            _knock(self.address or "")
             self._ray.init(self.address, log_to_driver=False, logging_level="error", **local)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise StudyError(f"no Ray cluster at {self.address}: {str(error).splitlines()[0]}") from error
+        except (OSError, RuntimeError, ValueError) as error:
+            raise StudyError(f"no Ray cluster at {self.address}: {str(error).partition(chr(10))[0]}") from error
         self._own = True
 
     def _room(self) -> int:
@@ -185,6 +187,13 @@ class _Mailbox:
         """Let those go on who wait for these letters to be read."""
         for letter in numbers:
             self.read[letter].set()
+
+
+def _knock(address: str) -> None:
+    """Raise an OSError where nobody answers; `ray.init` would try for more than ten minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5.0).close()
 
 
 def _perform(task: Task, mailbox: Any, path: Sequence[str], threads: int) -> End:
