@@ -123,7 +123,7 @@ class Progress:
         if self._live:
             self._live.refresh()
         else:
-            self.say(self.line())
+            self.say(f"{self.name}: {self.line()}")
 
     def line(self) -> str:
         """All of it in one line."""
@@ -142,7 +142,9 @@ class Progress:
         bar.add_column(ratio=1)
         bar.add_column(no_wrap=True)
         bar.add_row(
-            Text(self.name, style="bold"), ProgressBar(self.total, self.done), f"{self.done} of {self.total} trials"
+            Text(self.name, style="bold"),
+            ProgressBar(self.total, self.done, complete_style="cyan", finished_style="green"),
+            f"{self.done} of {self.total} trials",
         )
         rows = Table.grid(padding=(0, 2))
         rows.add_column(style="dim")
@@ -152,7 +154,7 @@ class Progress:
             rows.add_row("best", Text(best))
         elapsed, needed = duration(time.monotonic() - self._started), self.needed()
         left = f"{needed} left" if needed else ""
-        rows.add_row("time", ", ".join(filter(None, [elapsed, left, f"{self.workers} at a time"])))
+        rows.add_row("time", ", ".join(filter(None, [f"{elapsed} so far", left, f"{self.workers} at a time"])))
         if troubles := self._troubles():
             rows.add_row("note", Text(", ".join(troubles), style="yellow"))
         return Group(bar, rows)
@@ -179,7 +181,7 @@ def duration(seconds: float) -> str:
     ['0.4 s', '59 s', '3 min 20 s', '2 h 30 min', '4 d 15 h']
     """
     if seconds < 10:
-        return f"{seconds:.1f} s"
+        return f"{round(seconds, 1):g} s"
     whole = round(seconds)
     for large, small, size, part in (("d", "h", 86400, 3600), ("h", "min", 3600, 60), ("min", "s", 60, 1)):
         if whole >= size:
