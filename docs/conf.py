@@ -1,6 +1,8 @@
 """Sphinx settings: `make docs`. Every warning is an error, and nothing is fetched."""
 
+import runpy
 from importlib import metadata
+from pathlib import Path
 
 project = "AggMo"
 author = "The AggMo developers"
@@ -33,6 +35,13 @@ def prepare_docstring(_app, what, _name, _object, _options, lines):
         lines[:0] = ["..", ""]  # a comment, as napoleon takes what stands before a colon in the first line for a type
 
 
+def draw_figures(_app):
+    """Draw the pictures of the pages, by running figures.py beside this file."""
+    here = Path(__file__).parent
+    runpy.run_path(str(here / "figures.py"))["draw"](here.parent / "build" / "figures")
+
+
 def setup(app):
     """Before napoleon, whose priority is 500: the sections that it makes are indented too."""
+    app.connect("builder-inited", draw_figures)
     app.connect("autodoc-process-docstring", prepare_docstring, priority=400)

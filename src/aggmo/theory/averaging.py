@@ -85,7 +85,7 @@ def sampled(alpha: float, beta: float, samples: int, seed: int) -> Damping:
 def descend(
     gradient: Callable[[Floats], Floats], start: npt.ArrayLike, lr: float, response: npt.ArrayLike, steps: int
 ) -> Floats:
-    """Gradient descent with any impulse response h, by keeping as many gradients as the response is long.
+    """Gradient descent with any impulse response h, by summing as many gradients as the response is long.
 
         theta_{t+1} = theta_t - lr * sum_l h_l g_{t-l},  l = 0 ... min(t, len(h) - 1)
 
@@ -100,7 +100,7 @@ def descend(
         steps: how many, >= 0.
 
     Returns:
-        The iterates, start first: an array with steps + 1 rows.
+        The iterates in an array with steps + 1 rows, of which the first is start.
 
     Raises:
         ValueError: an argument out of range.
@@ -114,11 +114,12 @@ def descend(
     h = h[: whole("steps", steps, least=0)]
     iterates = np.empty((steps + 1, *theta.shape))
     iterates[0] = theta
-    kept = np.zeros((len(h), *theta.shape))  # newest first
+    gradients = np.empty((steps, *theta.shape))  # newest first: filled from the end
     for t in range(steps):
-        kept[1:] = kept[:-1]
-        kept[0] = gradient(iterates[t])
-        iterates[t + 1] = iterates[t] - lr * np.tensordot(h, kept, axes=1)
+        newest = steps - 1 - t
+        gradients[newest] = gradient(iterates[t])
+        kept = gradients[newest : newest + len(h)]
+        iterates[t + 1] = iterates[t] - lr * np.tensordot(h[: len(kept)], kept, axes=1)
     return iterates
 
 

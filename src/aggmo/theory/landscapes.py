@@ -135,7 +135,7 @@ class Funnel:
         f(x, y) = log(e^x + e^-x) + b log(e^u + e^-u),  u = e^x (y - sin(a x))
 
     It is least at (0, 0), with value (1 + b) log 2, not 0. As printed it overflows from u = 710 on; here it is computed
-    as |u| + log(1 + e^-2|u|), which is the same and overflows only with f itself.
+    as `|u| + log(1 + e^-2|u|)`, which is the same and overflows only with f itself.
 
     Args:
         a: how often the funnels wind, finite.

@@ -131,7 +131,7 @@ def squares(features: npt.ArrayLike, targets: npt.ArrayLike, radius: float | Non
 
 
 def absolute(features: npt.ArrayLike, targets: npt.ArrayLike, radius: float | None = None) -> Problem:
-    """The absolute loss: f_t = sum_r |a_tr . theta - b_tr|.
+    """The absolute loss: `f_t = sum_r |a_tr . theta - b_tr|`.
 
     Args:
         features: the a_tr, of shape (T, rows, d).

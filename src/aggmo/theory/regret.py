@@ -156,8 +156,8 @@ def proved_bound(run: Run, best: npt.ArrayLike, damping: Damping, lr: npt.ArrayL
                   + lr sqrt(1 + log T) / 2 * sum_j |g_1:T,j|_4^2 * sum_i w_i (W + beta_i) / (1 - beta_i)^2
                   + D^2 / (2 lr (1 - lambda)^2) * sum_i w_i beta_i
 
-    with W = sum_i w_i, which is 1 for the paper's weights, and D = max_t |theta_t - theta*|_2. It holds for every fixed
-    point theta* of the domain, and under projection as well.
+    with W = sum_i w_i, which is 1 for the paper's weights, and `D = max_t |theta_t - theta*|_2`. It holds for every
+    fixed point theta* of the domain, and under projection as well.
 
     Args:
         run: what `aggregated` did.
