@@ -1,0 +1,5 @@
+"""`python -m aggmo`, for where the console script is not on the path."""
+
+from aggmo.cli import main
+
+main()

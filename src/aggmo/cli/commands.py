@@ -1,0 +1,31 @@
+"""The commands by name."""
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="aggmo",
+    help="Aggregated momentum: its theory, the paper's experiments, and comparisons of your own.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    """Print the version and leave."""
+    if wanted:
+        from aggmo import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Aggregated momentum: its theory, the paper's experiments, and comparisons of your own."""
