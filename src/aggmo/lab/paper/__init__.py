@@ -1,0 +1,1 @@
+"""The tasks, figures and tables of the paper."""
