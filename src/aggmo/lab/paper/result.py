@@ -85,3 +85,24 @@ class Result:
     settings: Table | None = None
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Erratum:
+    """An error in the paper, and the check that shows it.
+
+    Attributes:
+        name: as "erratum-1".
+        place: where in the paper, as "Appendix C, the difference equation".
+        printed: what stands there.
+        right: what should.
+        check: the numbers of the check, printed beside right.
+        holds: whether they bear the correction out.
+    """
+
+    name: str
+    place: str
+    printed: str
+    right: str
+    check: Table
+    holds: bool
