@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
 
 # Of what a page is made: (light, dark).
-PAPER = ("#ffffff", "#15171a")
+PAPER = ("#fffffe", "#15171a")  # not quite white: what a picture has in pure white or black stays so
 INK = ("#1e2126", "#e6e8eb")  # axes, text
 MUTED = ("#5d636e", "#a2a8b3")  # what is said in passing: reference lines and their names
 FAINT = ("#dcdfe4", "#343941")  # grids
