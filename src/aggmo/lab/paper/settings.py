@@ -106,22 +106,32 @@ Settings = ImageSettings | TextSettings
 # The damping coefficients to choose from: beta, beta_1 of Adam, and K of AggMo with a = 0.1.
 DAMPING: dict[str, dict[str, tuple[float, ...]]] = {
     "paper": {"cm": (0.0, 0.9, 0.99, 0.999), "adam": (0.9, 0.99, 0.999), "aggmo": (2, 3, 4)},
-    "small": {"cm": (0.9, 0.99, 0.999), "adam": (0.9, 0.99), "aggmo": (2, 3, 4)},
+    "small": {"cm": (0.0, 0.9, 0.99), "adam": (0.9, 0.99, 0.999), "aggmo": (2, 3, 4)},
+    "small autoencoder": {"cm": (0.9, 0.99, 0.999), "adam": (0.9, 0.99, 0.999), "aggmo": (2, 3, 4)},
     "quick": {"cm": (0.9, 0.99), "adam": (0.9,), "aggmo": (3, 4)},
 }
 for _grid in DAMPING.values():
     _grid["nesterov"] = _grid["cm"]
 
 
-def betas(optimizer: str, scale: str) -> tuple[tuple[float, ...], ...]:
+def dampings(task: str, scale: str) -> dict[str, tuple[float, ...]]:
+    """The damping coefficients to choose from, by optimizer: beta, beta_1 of Adam, and K of AggMo with a = 0.1.
+
+    >>> dampings("autoencoder", "small")["cm"]
+    (0.9, 0.99, 0.999)
+    """
+    return DAMPING.get(f"{scale} {task}", DAMPING[scale])
+
+
+def betas(optimizer: str, scale: str, task: str = "") -> tuple[tuple[float, ...], ...]:
     """The dampings to choose from, each as the `betas` of a setting; one empty one for an optimizer that has none.
 
     >>> betas("aggmo", "quick")
     ((0.0, 0.9, 0.99), (0.0, 0.9, 0.99, 0.999))
-    >>> betas("adam", "small"), betas("sgd", "small")
-    (((0.9, 0.999), (0.99, 0.999)), ((),))
+    >>> betas("adam", "quick"), betas("sgd", "small")
+    (((0.9, 0.999),), ((),))
     """
-    grid = DAMPING[scale].get(optimizer, ())
+    grid = dampings(task, scale).get(optimizer, ())
     if optimizer == "aggmo":
         return tuple(Damping.exponential(k=int(k)).betas for k in grid)
     if optimizer == "adam":
@@ -146,12 +156,11 @@ AUTOENCODER = {
 AUTOENCODER["small"] = replace(
     AUTOENCODER["paper"],
     sizes={"sizes": (784, 250, 125, 62, 30)},
-    examples=5000,
-    tested=2000,
-    epochs=130,  # 2,990 steps
-    milestones=(26, 52, 104),
-    lr=(0.1, 0.3, 1.0, 3.0),  # below, no method leaves the first plateau in so few steps
-    adam_lr=(0.001, 0.003),
+    batch_size=100,
+    epochs=9,  # 4,860 steps
+    milestones=(5, 7, 8),  # late: at the paper's fifth of the run every momentum method is on its first plateau
+    lr=(0.03, 0.1, 0.3, 1.0),  # with less, no method leaves the first plateau in so few steps
+    adam_lr=(0.0003, 0.001, 0.003, 0.01),
     seeds=3,
 )
 AUTOENCODER["quick"] = replace(
@@ -159,9 +168,8 @@ AUTOENCODER["quick"] = replace(
     sizes={"sizes": (784, 100, 50, 25, 12)},
     examples=1000,
     tested=100,
-    batch_size=100,
     epochs=15,
-    milestones=(3, 6, 12),
+    milestones=(8, 12, 14),
     lr=(0.3, 1.0),
     adam_lr=(0.003, 0.01),
     seeds=2,
@@ -187,8 +195,8 @@ CNN5["small"] = replace(
     tested=1000,
     epochs=15,
     milestones=(6, 9),
-    lr=(0.2, 0.1, 0.05, 0.01),
-    adam_lr=(0.005, 0.001, 5e-4),
+    lr=(0.3, 0.1, 0.03, 0.01),
+    adam_lr=(0.01, 0.003, 0.001, 0.0003),
     seeds=3,
 )
 CNN5["quick"] = replace(
@@ -220,7 +228,7 @@ RESNET32_C10["small"] = replace(
     tested=1000,
     epochs=10,
     milestones=(4, 6),
-    lr=(0.2, 0.1, 0.05, 0.01),
+    lr=(0.3, 0.1, 0.03),
     adam_lr=(0.03, 0.01, 0.003),
     seeds=3,
 )
@@ -240,7 +248,7 @@ RESNET32_C10["quick"] = replace(
 RESNET32_C100 = {
     "paper": replace(RESNET32_C10["paper"], data="cifar100", sizes={"depth": 32, "width": 16, "classes": 100}),
     "small": replace(
-        RESNET32_C10["small"], data="cifar100", sizes={"depth": 8, "width": 8, "classes": 100}, examples=3000
+        RESNET32_C10["small"], data="cifar100", sizes={"depth": 8, "width": 8, "classes": 100}, examples=2500
     ),
     "quick": replace(RESNET32_C10["quick"], data="cifar100", sizes={"depth": 8, "width": 4, "classes": 100}),
 }
@@ -250,7 +258,7 @@ RESNET32_C100_NOBN = {
         settings,
         sizes={**settings.sizes, "batch_norm": False},
         optimizers=("cm", "aggmo"),
-        lr={"paper": (0.1, 0.05, 0.01, 0.005), "small": (0.1, 0.05, 0.01), "quick": (0.1, 0.03)}[scale],
+        lr={"paper": (0.1, 0.05, 0.01, 0.005), "small": (1.0, 0.3, 0.1, 0.03), "quick": (0.1, 0.03)}[scale],
     )
     for scale, settings in RESNET32_C100.items()
 }
@@ -270,17 +278,18 @@ LSTM = {
 }
 LSTM["small"] = replace(
     LSTM["paper"],
-    sizes={"embedding": 128, "hidden": 256, "layers": 3},
+    sizes={"embedding": 100, "hidden": 150, "layers": 3},
     vocabulary=2000,
-    trained=100_000,
-    evaluated=20_000,
+    trained=60_000,
+    evaluated=10_000,
     columns=(10, 10),
     length=35,
-    batch_size=40,
-    epochs=12,
+    batch_size=20,
+    epochs=7,
     plateau=2,
-    lr=(30.0, 10.0, 2.5, 1.0),
-    adam_lr=(0.01, 0.005, 0.001),
+    lr=(30.0, 10.0, 3.0, 1.0, 0.3),
+    adam_lr=(0.03, 0.01, 0.003, 0.001, 0.0003),
+    seeds=2,
 )
 LSTM["quick"] = replace(
     LSTM["small"],
@@ -289,7 +298,6 @@ LSTM["quick"] = replace(
     trained=4000,
     evaluated=1000,
     length=20,
-    batch_size=20,
     epochs=8,
     lr=(5.0, 1.0),
     adam_lr=(0.01, 0.005),
@@ -309,19 +317,14 @@ SETTINGS: dict[str, Mapping[str, Settings]] = {
 def table(task: str) -> str:
     r"""The settings of a task as a Markdown table, a column for each scale.
 
-    >>> print("\n".join(line[:58] for line in table("resnet32-c10").splitlines()[:6]))
-    | setting      | paper                           | small
-    | ------------ | ------------------------------- | --------
-    | data         | cifar10                         | cifar10
-    | model        | resnet                          | resnet
-    | sizes        | depth=32, width=16, classes=10  | depth=8,
-    | examples     | all                             | 2,000
+    >>> [row.split("|")[3].strip() for row in table("resnet32-c10").splitlines()[2:6]]
+    ['cifar10', 'resnet', 'depth=8, width=8, classes=10', '2,000']
     """
     scales = SETTINGS[task]
     rows = [["setting", *SCALES], ["", "", "", ""]]
-    for each in fields(scales["paper"]):
-        rows.append([each.name, *(_cell(getattr(scales[scale], each.name)) for scale in SCALES)])
-    rows.append(["damping", *(_dampings(scales[scale].optimizers, scale) for scale in SCALES)])
+    names = [each.name for each in fields(scales["paper"])]
+    rows += [[name, *(_cell(getattr(scales[scale], name)) for scale in SCALES)] for name in names]
+    rows.append(["damping", *(_dampings(task, scale) for scale in SCALES)])
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     rows[1] = ["-" * width for width in widths]
     return "\n".join(f"| {' | '.join(cell.ljust(w) for cell, w in zip(row, widths, strict=True))} |" for row in rows)
@@ -338,7 +341,44 @@ def _cell(value: Any) -> str:
     return f"{value:,}"
 
 
-def _dampings(optimizers: tuple[str, ...], scale: str) -> str:
-    """The damping grids of some optimizers."""
-    grids = {name: DAMPING[scale][name] for name in optimizers if name in DAMPING[scale]}
-    return ", ".join(f"{name} {_cell(grid)}" for name, grid in grids.items())
+def _dampings(task: str, scale: str) -> str:
+    """The damping grids of a task."""
+    grids = dampings(task, scale)
+    names = [name for name in SETTINGS[task][scale].optimizers if name in grids]
+    return ", ".join(f"{name} {_cell(grids[name])}" for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Settings of an optimizer that are run without a choice.
+
+    Attributes:
+        optimizer: its name.
+        betas: its dampings, each with every learning rate.
+        lr: the learning rates.
+    """
+
+    optimizer: str
+    betas: tuple[tuple[float, ...], ...]
+    lr: tuple[float, ...]
+
+
+# The autoencoder at fixed learning rates, by damping, for figure 5.
+FIGURE_5 = (
+    Probe("aggmo", tuple(Damping.exponential(k=k).betas for k in (2, 3, 4, 5)), (0.1,)),
+    Probe("nesterov", ((0.9,), (0.99,), (0.999,), (0.9999,)), (0.05,)),
+)
+
+# The autoencoder by learning rate, for the largest at which each is stable (section 5.1).
+LIMITS = tuple(
+    Probe(optimizer, betas, (0.01, 0.03, 0.1, 0.3, 1.0))
+    for optimizer, betas in (
+        ("aggmo", (Damping.exponential(k=3).betas, Damping.exponential(k=4).betas)),
+        ("cm", ((0.99,), (0.999,))),
+        ("nesterov", ((0.99,), (0.999,))),
+    )
+)
+
+# Epochs of the two, at a constant learning rate, and the seeds of the first.
+PROBE_EPOCHS = {"figure-5": {"paper": 350, "small": 15, "quick": 6}, "limits": {"paper": 20, "small": 6, "quick": 2}}
+PROBE_SEEDS = {"figure-5": {"paper": 3, "small": 1, "quick": 1}, "limits": {"paper": 1, "small": 1, "quick": 1}}

@@ -1,0 +1,230 @@
+"""The experiments behind the items: one study for a scale, run in two rounds, and what it found as evidence."""
+
+import math
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from aggmo.lab.driver import Summary
+from aggmo.lab.engine import End, Engine, Report
+from aggmo.lab.engine import Task as Work
+from aggmo.lab.paper import trial
+from aggmo.lab.paper.plan import FUNCTION, USUAL, Groups, chosen, first, members
+from aggmo.lab.paper.settings import SETTINGS
+from aggmo.lab.paper.tasks import paper_task
+from aggmo.lab.progress import duration
+from aggmo.lab.records import Trial
+from aggmo.lab.study import DATABASE, Study
+
+Curve = dict[str, NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the trials found, for the items to judge.
+
+    Attributes:
+        scale: "paper", "small" or "quick".
+        groups: the trials by task and group, as `aggmo.lab.paper.plan` has them; those without an outcome are left out.
+        curves: by the number of the trial.
+        seconds: of computing, by the number of the trial.
+        data: what is known of each task's data.
+
+    >>> Evidence("quick").group("cnn5", "tuning")
+    []
+    """
+
+    scale: str
+    groups: Mapping[str, Mapping[str, Sequence[Trial]]] = field(default_factory=dict)
+    curves: Mapping[int, Curve] = field(default_factory=dict)
+    seconds: Mapping[int, float] = field(default_factory=dict)
+    data: Mapping[str, str] = field(default_factory=dict)
+
+    def group(self, task: str, name: str) -> list[Trial]:
+        """The trials of a group that have an outcome.
+
+        >>> Evidence("quick").group("lstm", "clipping")
+        []
+        """
+        return list(self.groups.get(task, {}).get(name, ()))
+
+    def cost(self, *tasks: str) -> float:
+        """The seconds of computing behind some tasks.
+
+        >>> Evidence("quick").cost("lstm")
+        0.0
+        """
+        numbers = {each.trial for task in tasks for group in self.groups.get(task, {}).values() for each in group}
+        return math.fsum(self.seconds.get(number, 0.0) for number in numbers)
+
+
+class Kept:
+    """An engine that outlives the studies for which it works: its workers are started once.
+
+    Args:
+        engine: which does the work.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.name, self.workers, self.started = engine, engine.name, engine.workers, False
+
+    def start(self) -> None:
+        """Start the engine, once."""
+        if not self.started:
+            self.engine.start()
+            self.started = True
+
+    def idle(self) -> int:
+        """As the engine's."""
+        return self.engine.idle()
+
+    def submit(self, task: Work) -> None:
+        """As the engine's."""
+        self.engine.submit(task)
+
+    def wait(self, timeout: float) -> list[Report | End]:
+        """As the engine's."""
+        return self.engine.wait(timeout)
+
+    def acknowledge(self) -> None:
+        """As the engine's."""
+        self.engine.acknowledge()
+
+    def stop(self) -> None:
+        """Leave the engine as it is; `close` stops it."""
+
+    def close(self) -> None:
+        """Stop the engine."""
+        if self.started:
+            self.engine.stop()
+            self.started = False
+
+
+class Experiment:
+    """The study of a scale in a directory, for some of the paper's tasks.
+
+    Args:
+        directory: where the study is, or will be.
+        scale: "paper", "small" or "quick".
+        tasks: those whose trials are wanted, out of `aggmo.lab.paper.settings.SETTINGS`.
+        data_dir: the directory of the data sets; None downloads them, but at scale quick takes those that come with the
+            dependencies.
+
+    Raises:
+        ValueError: no such task or scale.
+        DataError: the data of a task cannot be had or used.
+    """
+
+    def __init__(self, directory: Path, scale: str, tasks: Iterable[str], data_dir: Path | None = None) -> None:
+        self.directory, self.scale = directory, scale
+        self.names = [name for name in SETTINGS if name in set(tasks)]
+        self.store = trial.save_store(directory, data_dir, embedded=data_dir is None and scale == "quick")
+        self.tasks = {name: paper_task(name, scale, self.store) for name in self.names}
+        self.groups: dict[str, Groups] = {
+            name: first(name, scale, trial.content(name, scale, task.description)) for name, task in self.tasks.items()
+        }
+
+    def run(self, engine: Engine, console: Console, resume: str) -> Summary | None:
+        """Run all trials that have no outcome yet: first the grids, then what was chosen from them.
+
+        Args:
+            engine: where.
+            console: where the estimate and the progress are shown.
+            resume: what to tell someone who ended it early.
+
+        Returns:
+            How the study stands; None if no task is wanted.
+        """
+        if not self.tasks:
+            return None
+        kept = Kept(engine)
+        try:
+            study = self._declare()
+            self._estimate(study, kept, console)
+            summary = study.run(kept, console=console, resume=resume)
+            if summary.waiting or summary.interrupted:
+                return summary
+            self._choose(study)
+            return self._declare().run(kept, console=console, resume=resume)
+        finally:
+            kept.close()
+
+    def evidence(self) -> Evidence:
+        """What the trials found so far."""
+        if not self.tasks:
+            return Evidence(self.scale)
+        study = Study(self.directory)
+        self._choose(study)
+        with study.records() as records:
+            trials = [each for each in records.trials() if each.outcome is not None]
+            groups = {
+                name: {group: members(trials, settings) for group, settings in own.items()}
+                for name, own in self.groups.items()
+            }
+            wanted = {each.trial for own in groups.values() for group in own.values() for each in group}
+            curves = {number: records.curve(number) for number in wanted}
+        data = {name: task.description for name, task in self.tasks.items()}
+        return Evidence(self.scale, groups, curves, _seconds(study.directory / DATABASE), data)
+
+    def _declare(self) -> Study:
+        """The study with all trials that are known by now."""
+        trials = [settings for own in self.groups.values() for group in own.values() for settings in group]
+        return Study.declare(self.directory, FUNCTION, trials)
+
+    def _choose(self, study: Study) -> None:
+        """Add the groups that depend on outcomes, for the tasks whose grid is done."""
+        with study.records() as records:
+            trials = records.trials()
+        for name, groups in self.groups.items():
+            tuning = members(trials, groups["tuning"])
+            if all(each.status in ("finished", "failed") for each in tuning):
+                groups |= chosen(name, self.scale, tuning)
+
+    def _estimate(self, study: Study, engine: Engine, console: Console) -> None:
+        """Say how many trials wait for each task, and how long they will take."""
+        with study.records() as records:
+            waiting = records.trials("waiting")
+        total = 0.0
+        for name, task in self.tasks.items():
+            own = [each for each in waiting if each.settings["task"] == name]
+            if not own:
+                continue
+            one = trial.estimate(task, trial.setting(own[0].settings)) / task.epochs
+            epochs = sum(each.settings.get("epochs", task.epochs) for each in own)
+            repeated = chosen_at_most(name, self.scale) * task.epochs
+            total += one * (epochs + repeated)
+            console.print(
+                f"{name}: {len(own)} trials, and up to {chosen_at_most(name, self.scale)} of what is chosen from them,"
+                f" about {duration(one * (epochs + repeated))} on one thread",
+                soft_wrap=True,
+                highlight=False,
+            )
+        if total:
+            console.print(
+                f"together about {duration(total / engine.workers)} on {engine.workers} workers",
+                soft_wrap=True,
+                highlight=False,
+            )
+
+
+def chosen_at_most(task: str, scale: str) -> int:
+    """The most trials that `chosen` adds for a task.
+
+    >>> chosen_at_most("resnet32-c100-nobn", "quick")  # two optimizers, two choices each, usual dampings too; two seeds
+    16
+    """
+    settings = SETTINGS[task][scale]
+    usual = sum(optimizer in USUAL for optimizer in settings.optimizers)
+    special = 5 if task == "lstm" else 0
+    return settings.seeds * (2 * (len(settings.optimizers) + usual) + special)
+
+
+def _seconds(database: Path) -> dict[int, float]:
+    """The seconds that each trial took, all attempts together."""
+    with sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True) as connection:
+        return dict(connection.execute("SELECT trial, sum(seconds) FROM attempts GROUP BY trial").fetchall())
