@@ -21,7 +21,7 @@ from aggmo.lab import schema
 _TRIALS = "SELECT trial, identity, settings, status, outcome, error FROM trials"
 
 
-class StudyError(Exception):
+class StudyError(ValueError):
     """A study that cannot be opened or run as asked; the message is one line for the user.
 
     >>> Records("no/such/study.sqlite")

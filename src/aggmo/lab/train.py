@@ -122,6 +122,21 @@ def train(
     return Outcome(trial.status, tuple(trial.records), trial.best)
 
 
+def check(task: Task) -> int:
+    """Try the task on one batch, and count the parameters of its model.
+
+    Raises:
+        ValueError: its parts raise, or do not fit each other.
+
+    >>> from aggmo.lab.task import Metric, Tensors
+    >>> metric = Metric("mean", lambda output, batch: output.mean())
+    >>> check(Task("mine", Tensors(*3 * [(torch.ones(1, 2),)]), lambda: nn.Linear(2, 1), metric.of, (metric,), 1, 1))
+    3
+    """
+    with _random_state_kept():
+        return sum(parameter.numel() for parameter in _model(task).parameters())
+
+
 @torch.no_grad()
 def evaluate(task: Task, model: nn.Module, split: Split) -> dict[str, float]:
     """Loss and metrics of a model on a split, in evaluation mode: means over all samples.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy.typing as npt
 
 
-class DataError(Exception):
+class DataError(ValueError):
     """Data that cannot be had or used; the message is one line that names the file and the remedy."""
 
 
