@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from aggmo.cli.explore import explore
+
 app = typer.Typer(
     name="aggmo",
     help="Aggregated momentum: its theory, the paper's experiments, and comparisons of your own.",
@@ -11,6 +13,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(explore)
 
 
 def _version(wanted: bool) -> None:

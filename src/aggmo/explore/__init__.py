@@ -1,0 +1,1 @@
+"""The explorer of `aggmo explore`: pages that answer every slider, and whose only mathematics is `aggmo.theory`."""
