@@ -43,14 +43,14 @@ DASHES: dict[str, Any] = {
 # For the values of one quantity in their order: curvatures, velocities, K; `ordered` chooses among them.
 ORDERED = (
     ("#2f1a63", "#7f8cff"),
-    ("#6a25b5", "#c07ad0"),
+    ("#8531cf", "#c07ad0"),
     ("#b81f66", "#f46a5a"),
     ("#8f3505", "#f8a53a"),
     ("#86720c", "#f6ecaa"),
 )
 
-HALF = (3.5, 2.7)  # inches: two beside each other on a page, one as wide as a phone
-WIDE = (7.2, 3.8)  # the whole page; a phone shows it in a box that can be moved sideways
+HALF = (3.5, 2.7)  # inches, for one panel: two beside each other on a page, one as wide as a phone
+WIDE = (7.2, 3.8)  # for what needs the whole page; a phone shows it in a box that can be moved sideways
 
 _RC: dict[Any, Any] = {
     "figure.figsize": WIDE,
@@ -161,7 +161,8 @@ def curve(axis: Axes, x: ArrayLike, seeds: ArrayLike, optimizer: str, label: str
 def label_lines(axis: Axes, size: float = 8.5, apart: float = 1.15) -> None:
     """The names of curves at their right ends instead of a legend, moved apart where they would overlap.
 
-    Called last, when the axis has its limits. Curves without a label are left alone.
+    A curve that ends within the axis, as one that diverges, has its name there. Called last, when the axis has its
+    limits. Curves without a label are left alone.
 
     Args:
         axis: whose curves.
@@ -175,21 +176,23 @@ def label_lines(axis: Axes, size: float = 8.5, apart: float = 1.15) -> None:
     >>> [text.get_text() for text in axis.texts]
     ['lower', 'upper']
     """
-    lines = [line for line in axis.get_lines() if not str(line.get_label()).startswith("_")]
-    axis.set_xlim(axis.get_xlim())
-    axis.set_ylim(axis.get_ylim())
+    axis.set(xlim=axis.get_xlim(), ylim=axis.get_ylim())
     axis.figure.draw_without_rendering()  # type: ignore[union-attr]
     height = axis.get_window_extent().height * 72.0 / axis.figure.dpi  # in points
-    ends = sorted(((_end(axis, line), i) for i, line in enumerate(lines)))
-    places = _spread([end for end, _ in ends], [apart * size / height * _rows(lines[i]) for _, i in ends])
-    for place, (_, i) in zip(places, ends, strict=True):
+    named = [line for line in axis.get_lines() if not str(line.get_label()).startswith("_")]
+    ends = sorted(((*_end(axis, line), i) for i, line in enumerate(named)), key=lambda end: (end[1], end[2]))
+    margin = [(y, named[i]) for x, y, i in ends if x > 0.97]
+    places = _spread([y for y, _ in margin], [apart * size / height * _rows(line) for _, line in margin])
+    spots = [(1.0, place, line) for place, (_, line) in zip(places, margin, strict=True)]
+    spots += [(x, y, named[i]) for x, y, i in ends if x <= 0.97]
+    for x, y, line in spots:
         axis.annotate(
-            str(lines[i].get_label()),
-            (1.0, place),
+            str(line.get_label()),
+            (x, y),
             (5, 0),
             xycoords="axes fraction",
             textcoords="offset points",
-            color=lines[i].get_color(),
+            color=line.get_color(),
             va="center",
             size=size,
             annotation_clip=False,
@@ -201,11 +204,12 @@ def _rows(line: Line2D) -> int:
     return str(line.get_label()).count("\n") + 1
 
 
-def _end(axis: Axes, line: Line2D) -> float:
-    """The height at which a curve ends or leaves the axis, from 0 to 1."""
+def _end(axis: Axes, line: Line2D) -> tuple[float, float]:
+    """Where a curve ends, each from 0 to 1."""
     points = axis.transAxes.inverted().transform(axis.transData.transform(np.column_stack(line.get_data())))
     inside = points[np.isfinite(points).all(axis=1) & (points[:, 0] <= 1.0 + 1e-9)]
-    return float(np.clip(inside[-1, 1], 0.0, 1.0)) if len(inside) else 0.0
+    x, y = np.clip(inside[-1], 0.0, 1.0) if len(inside) else (1.0, 0.0)
+    return float(x), float(y)
 
 
 def _spread(places: list[float], sizes: list[float]) -> list[float]:

@@ -122,8 +122,9 @@ def _item(result: Result, drawings: Mapping[str, Drawing], about: About) -> str:
     return (
         f'<section id="{result.name}"><div class="head"><h2>{prose(result.title)}</h2>{_badge(verdict.outcome)}</div>'
         f'<p class="claim"><span class="muted">The paper:</span> {prose(result.claim)}</p>'
-        f'<dl class="verdict" data-outcome="{verdict.outcome}"><dt>Verdict</dt><dd>{verdict.outcome}: '
-        f"{prose(verdict.reason)}</dd><dt>Rule</dt><dd>{prose(verdict.rule)}</dd></dl>"
+        f'<dl class="verdict" data-outcome="{verdict.outcome}"><dt>Verdict</dt><dd>'
+        f"<strong>{verdict.outcome.capitalize()}.</strong> {prose(verdict.reason)}</dd>"
+        f"<dt>Rule</dt><dd>{prose(verdict.rule)}</dd></dl>"
         + (f'<div class="pictures">{pictures}</div>' if pictures else "")
         + tables
         + (f'<div class="notes"><h3>Notes</h3>{notes}</div>' if notes else "")

@@ -21,8 +21,6 @@ _MATH = r"""
     < <  > >  | |  − -  ± \pm  × \times  · \cdot  ∞ \infty  √ \surd  ∑ \sum  ∇ \nabla  ∈ \in  ‖ \|  ∥ \|
     ≤ \leq  ≥ \geq  ≈ \approx  ≠ \neq  ≡ \equiv  → \to  α \alpha  β \beta  γ \gamma  δ \delta  ε \varepsilon
     θ \theta  κ \kappa  λ \lambda  μ \mu  π \pi  ρ \rho  σ \sigma  φ \varphi  Δ \Delta  Λ \Lambda  Π \Pi  Σ \Sigma
-    ⁻ ^-  ⁰ ^0  ¹ ^1  ² ^2  ³ ^3  ⁴ ^4  ⁵ ^5  ⁶ ^6  ⁷ ^7  ⁸ ^8  ⁹ ^9  ᵀ ^T
-    ₀ _0  ₁ _1  ₂ _2  ₃ _3  ₄ _4  ₅ _5  ₆ _6  ₇ _7  ₈ _8  ₉ _9  ₜ _t  ᵢ _i
 """
 _TEX = {
     **{character: f"\\{character}" for character in "#$%&_{}"},
@@ -34,6 +32,9 @@ _TEX = {
     "’": "'",
     "…": r"\dots{}",
 }
+_RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹ᵀ", "-0123456789T")
+_LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉ₜᵢ", "0123456789ti")
+_PIECES = re.compile("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹ᵀ]+|[₀₁₂₃₄₅₆₇₈₉ₜᵢ]+|.", re.DOTALL)
 _LONG = 40  # letters in a column of a LaTeX table, from which on its lines are broken
 
 
@@ -187,9 +188,19 @@ def latex(text: str) -> str:
     """
 
     def escaped(part: str) -> str:
-        return "".join(_TEX.get(character, character) for character in part).replace("$$", "")
+        pieces = "".join(_latex_piece(piece) for piece in _PIECES.findall(part))
+        return re.sub(r"(?<!\\)\$\$", "", pieces)  # β₁ is one formula
 
     return _apart(text, escaped, lambda part: rf"\texttt{{{escaped(part)}}}")
+
+
+def _latex_piece(piece: str) -> str:
+    """A character, or a run of superscripts or subscripts."""
+    if ord(piece[0]) in _RAISED:
+        return f"$^{{{piece.translate(_RAISED)}}}$"
+    if ord(piece[0]) in _LOWERED:
+        return f"$_{{{piece.translate(_LOWERED)}}}$"
+    return _TEX.get(piece, piece)
 
 
 def _markdown_code(part: str) -> str:
