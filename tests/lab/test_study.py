@@ -5,6 +5,7 @@ import itertools
 import json
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -20,7 +21,7 @@ from trials import alive, attempts, children, contents, kill, until, without_roo
 
 from aggmo.lab.engine.local import Local
 from aggmo.lab.records import StudyError
-from aggmo.lab.study import Study, grid, identity
+from aggmo.lab.study import Study, grid, identity, set_aside
 
 QUIET = Console(file=io.StringIO())
 DRIVER = [sys.executable, trials.__file__]
@@ -112,6 +113,7 @@ BAD_GRIDS = {
     "no module": lambda: Study.declare("unused", "no_such_module:trial", [{"lr": 1}]),
     "no package": lambda: Study.declare("unused", "no_such.module:trial", [{"lr": 1}]),
     "main": lambda: Study.declare("unused", "__main__:trial", [{"lr": 1}]),
+    "code": lambda: Study.declare("unused", "trials:nothing", [{"lr": 1}], code="no_such_module:timer"),
     "timer": lambda: Study.declare("unused", "trials:nothing", [{"lr": 1}], timer="no_such_module:timer"),
     "direction": lambda: Study.declare("unused", "trials:nothing", [{"lr": 1}], direction="up"),
 }
@@ -264,6 +266,74 @@ def test_another_function_needs_another_directory(tmp_path):
         Study.declare(tmp_path, "trials:descend", grid(seed=[0]))
 
 
+def test_what_is_not_in_the_grid_any_more_is_not_counted(tmp_path):
+    first = Study.declare(tmp_path / "s", "trials:descend", grid(lr=[0.1], seed=[0, 1], epochs=[2]), metric="loss")
+    first.run(Local(1), console=QUIET)
+    second = Study.declare(tmp_path / "s", "trials:descend", grid(lr=[2.5], seed=[0], epochs=[3]), metric="loss")
+    assert [trial.status for trial in second.trials()] == ["waiting"]
+    assert [trial.status for trial in Study(second.directory).trials()] == ["finished", "finished", "waiting"]
+    lines = said(second, Local(1))
+    [trial] = second.trials()
+    assert lines[-1] == f"s: 1 of 1 trials have finished, best loss {trial.outcome['loss']:.6g}"
+    assert [trial.trial for trial in first.trials()] == [1, 2]
+
+
+def test_an_observer_is_told_what_the_database_gets(tmp_path):
+    told = []
+
+    class Observer:
+        def row(self, trial, row):
+            told.append((trial.trial, row["epoch"], row["loss"]))
+
+        def end(self, trial):
+            told.append((trial.trial, "end", trial.status))
+
+    study = Study.declare(tmp_path / "s", "trials:descend", grid(lr=[0.1], seed=[0, 1], epochs=[3]))
+    study.run(Local(1), console=QUIET, observer=Observer())
+    with study.records() as records:
+        expected = [
+            entry
+            for trial in (1, 2)
+            for entry in [
+                *((trial, int(epoch), loss) for epoch, loss in zip(*records.curve(trial).values(), strict=True)),
+                (trial, "end", "finished"),
+            ]
+        ]
+    assert told == expected
+
+
+def test_a_study_is_set_aside_with_all_that_it_has(tmp_path):
+    study = Study.declare(tmp_path / "s", "trials:descend", grid(lr=[0.1], seed=[0], epochs=[2]))
+    study.run(Local(1), console=QUIET)
+    before = contents(study.directory)
+    (tmp_path / "s.1").mkdir()
+    assert set_aside(tmp_path / "s") == tmp_path / "s.2"
+    assert contents(tmp_path / "s.2") == before
+    assert not (tmp_path / "s").exists()
+    assert set_aside(tmp_path / "s") is None
+
+
+def test_the_revision_is_that_of_the_code_on_trial(tmp_path, monkeypatch):
+    """Oracle: git itself, for a module in a repository of its own."""
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "on_trial.py").write_text("x = 1\n")
+    git = ["git", "-C", str(code), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "Begin"]):
+        subprocess.run([*git, *command], check=True)
+    revision = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    monkeypatch.syspath_prepend(code)
+    study = Study.declare(tmp_path / "s", "trials:nothing", grid(seed=[0]), code="on_trial:x")
+    study.run(Local(1), console=QUIET)
+    (code / "on_trial.py").write_text("x = 2\n")
+    study = Study.declare(tmp_path / "s", "trials:nothing", grid(seed=[0, 1]), code="on_trial:x")
+    study.run(Local(1), console=QUIET)
+    with sqlite3.connect(study.directory / "study.sqlite") as connection:
+        found = connection.execute("SELECT git FROM attempts ORDER BY trial").fetchall()
+    connection.close()
+    assert found == [(revision,), (f"{revision}-dirty",)]
+
+
 def test_checkpoints_are_kept_when_asked(tmp_path):
     settings = grid(lr=[0.1], seed=[0], epochs=[5])
     study = Study.declare(tmp_path / "s", "trials:descend", settings, keep=True)
@@ -391,9 +461,7 @@ def test_kill_9_at_random_moments(tmp_path):
     """Oracle: a run that nothing disturbs, compared row by row to the last bit. 20 kills that hit something."""
     settings = grid(lr=[0.1, 0.5], seed=[0, 1], epochs=[8], pause=[0.02])
     study = Study.declare(tmp_path / "undisturbed", "trials:descend", settings)
-    start = time.monotonic()
     subprocess.run([*DRIVER, study.directory], check=True, capture_output=True)
-    lifetime = time.monotonic() - start
     undisturbed = contents(study.directory)
     generator = np.random.default_rng(0)
     kills = interrupted = 0
@@ -401,7 +469,8 @@ def test_kill_9_at_random_moments(tmp_path):
         kind = ["worker", "driver", "both"][case % 3]
         study = Study.declare(tmp_path / str(case), "trials:descend", settings)
         driver = subprocess.Popen([*DRIVER, study.directory], stderr=subprocess.DEVNULL)
-        time.sleep(generator.uniform(0, 0.9 * lifetime))
+        wait_for_rows(study, driver, int(generator.integers(len(undisturbed["curves"]))))
+        time.sleep(generator.uniform(0, 0.05))
         workers = children(driver.pid)
         victims = {"worker": workers[:1], "driver": [driver.pid], "both": [driver.pid, *workers]}[kind]
         if driver.poll() is None and victims:
@@ -419,6 +488,13 @@ def test_kill_9_at_random_moments(tmp_path):
             break
     assert kills == 20
     assert interrupted >= 3  # in the middle of the trials, not only before or after all of them
+
+
+def wait_for_rows(study, driver, n):
+    """Until the database has so many rows of curves, or the driver has ended; 0 does not wait."""
+    with study.records() as records:
+        while n and driver.poll() is None and sum(len(records.curve(i)["epoch"]) for i in (1, 2, 3, 4)) < n:
+            time.sleep(0.005)
 
 
 def test_kill_9_while_a_model_is_trained(tmp_path):

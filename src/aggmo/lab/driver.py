@@ -8,12 +8,13 @@ import subprocess
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
+from typing import Protocol
 
 from rich.console import Console
 
@@ -49,14 +50,32 @@ class Summary:
         return not self.failed and not self.waiting
 
 
-def drive(directory: Path, records: Records, engine: Engine, attempts: int, console: Console, resume: str) -> Summary:
-    """Run the trials that wait; `aggmo.lab.study.Study.run` has the arguments."""
+class Observer(Protocol):
+    """Is told what trials report, after that is in the database. It must not raise."""
+
+    def row(self, trial: Trial, row: Mapping[str, float]) -> None:
+        """A trial reported a row: its next one, or one that it had reported before its worker or driver died."""
+
+    def end(self, trial: Trial) -> None:
+        """An attempt at a trial is over, well or not."""
+
+
+def drive(
+    directory: Path,
+    records: Records,
+    trials: Callable[[], list[Trial]],
+    engine: Engine,
+    attempts: int,
+    console: Console,
+    resume: str,
+    observer: Observer | None,
+) -> Summary:
+    """Run the trials that wait; `trials` gives those of the grid, the rest is as in `aggmo.lab.study.Study.run`."""
     options = records.options()
-    trials = [trial for trial in records.trials() if trial.status != "withdrawn"]
     progress = Progress(
         console,
         directory.name,
-        trials,
+        trials(),
         options["metric"] or None,
         "max" if options["direction"] == "max" else "min",
     )
@@ -64,7 +83,7 @@ def drive(directory: Path, records: Records, engine: Engine, attempts: int, cons
     stopped = False
     if records.waiting():
         with _signals() as stop:
-            driver = _Driver(directory, records, engine, attempts, progress, stop)
+            driver = _Driver(directory, records, engine, attempts, progress, observer, stop)
             try:
                 engine.start()
                 progress.workers = engine.workers
@@ -75,7 +94,7 @@ def drive(directory: Path, records: Records, engine: Engine, attempts: int, cons
                 engine.stop()
             stopped = stop.is_set()
     _sweep(directory, records.trials(), bool(options["keep"]))
-    return _closing(records, progress, stopped, resume)
+    return _closing(trials(), progress, stopped, resume)
 
 
 class _Driver:
@@ -88,6 +107,7 @@ class _Driver:
         engine: Engine,
         attempts: int,
         progress: Progress,
+        observer: Observer | None,
         stop: threading.Event,
     ) -> None:
         self.directory = directory
@@ -95,12 +115,13 @@ class _Driver:
         self.engine = engine
         self.attempts = attempts
         self.progress = progress
+        self.observer = observer
         self.stop = stop
         self.options = records.options()
         self.waiting = deque(records.waiting())
         self.running: dict[int, float] = {}
         self.deaths: Counter[int] = Counter()
-        self.git = _revision(self.options["function"])
+        self.git = _revision(self.options.get("code") or self.options["function"])
         progress.running = self.running
 
     def estimate(self) -> None:
@@ -134,6 +155,7 @@ class _Driver:
                 with self.records.transaction():
                     over = [trial for message in messages if (trial := self._enter(message))]
                 self.engine.acknowledge()
+                self._tell(messages)
                 for trial in over:
                     if not self.options["keep"]:
                         shutil.rmtree(self.directory / "trials" / trial.identity, ignore_errors=True)
@@ -180,6 +202,17 @@ class _Driver:
         )
         return trial if message.how == "finished" else None
 
+    def _tell(self, messages: Iterable[Report | End]) -> None:
+        """Tell the observer what happened."""
+        if self.observer is None:
+            return
+        for message in messages:
+            trial = self.records.trial(message.trial)
+            if isinstance(message, Report):
+                self.observer.row(trial, message.row)
+            else:
+                self.observer.end(trial)
+
     def _timed(self, end: End) -> float | None:
         """The seconds that a timer found out, if it did."""
         if end.how == "missing":
@@ -197,18 +230,16 @@ class _Driver:
         return True
 
 
-def _closing(records: Records, progress: Progress, interrupted: bool, resume: str) -> Summary:
+def _closing(trials: Sequence[Trial], progress: Progress, interrupted: bool, resume: str) -> Summary:
     """The last words on a run."""
-    count = records.count()
-    summary = Summary(
-        count.get("finished", 0), progress.diverged, count.get("failed", 0), count.get("waiting", 0), interrupted
-    )
+    count = Counter(trial.status for trial in trials)
+    summary = Summary(count["finished"], progress.diverged, count["failed"], count["waiting"], interrupted)
     total = summary.finished + summary.failed + summary.waiting
     diverged = f", {summary.diverged} of them diverged" if summary.diverged else ""
     progress.say(
         f"{progress.name}: {summary.finished} of {total} trials have finished{diverged}{progress.best_so_far()}"
     )
-    for trial in records.trials("failed")[:3]:
+    for trial in [trial for trial in trials if trial.status == "failed"][:3]:
         progress.say(f"failed: {progress.described(trial.settings)}: {_last_line(trial.error)}")
     if summary.failed:
         progress.say(f"{summary.failed} failed, and are tried again when asked; the database has the whole errors")

@@ -133,7 +133,9 @@ class Progress:
 
     def best_so_far(self) -> str:
         """What follows in a line on the best trial, if there is one."""
-        return "" if self.best is None else f", best {self.metric} {self.best:.6g} ({self.best_settings})"
+        if self.best is None:
+            return ""
+        return f", best {self.metric} {self.best:.6g}" + (f" ({self.best_settings})" if self.best_settings else "")
 
     def screen(self) -> Group:
         """All of it as a display of four lines."""

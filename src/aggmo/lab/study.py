@@ -26,11 +26,11 @@ from rich.console import Console
 
 from aggmo.damping import Damping
 from aggmo.lab import lock
-from aggmo.lab.driver import Summary, drive
+from aggmo.lab.driver import Observer, Summary, drive
 from aggmo.lab.engine import Engine
 from aggmo.lab.engine.local import Local
 from aggmo.lab.progress import Direction
-from aggmo.lab.records import Records, StudyError
+from aggmo.lab.records import Records, StudyError, Trial
 from aggmo.theory.arguments import number, whole
 
 DATABASE = "study.sqlite"
@@ -94,6 +94,7 @@ class Study:
 
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory)
+        self._declared: frozenset[str] | None = None
         with self.records() as records:
             self.options = records.options()
 
@@ -108,6 +109,7 @@ class Study:
         metric: str | None = None,
         direction: Direction = "min",
         keep: bool = False,
+        code: str | None = None,
     ) -> "Study":
         """Declare a study, or change the grid of one that is there already.
 
@@ -124,6 +126,7 @@ class Study:
             metric: the entry of the outcomes by which the best trial so far is shown.
             direction: "min" or "max", whichever is best.
             keep: keep the directories of trials that have finished.
+            code: 'module:name' of what is on trial, whose git revision is recorded, if that is not the function.
 
         Raises:
             ValueError: no trials, settings out of range, no such module, or a study of another function is there.
@@ -137,20 +140,23 @@ class Study:
         if direction not in ("min", "max"):
             raise ValueError(f"direction={direction!r}: must be 'min' or 'max'")
         _check_function("function", function)
-        if timer is not None:
-            _check_function("timer", timer)
+        for argument, name in (("timer", timer), ("code", code)):
+            if name is not None:
+                _check_function(argument, name)
         pairs = [(identity(function, settings), settings) for settings in map(_checked, trials)]
         if not pairs:
             raise ValueError("a study without trials: the grid is empty")
         options = {"function": function, "timer": timer, "metric": metric, "direction": direction}
-        options["keep"] = "checkpoints" if keep else None
+        options |= {"keep": "checkpoints" if keep else None, "code": code}
         directory = Path(directory)
         with _alone(directory), Records(directory / DATABASE, writable=True) as records:
             before = records.options().get("function", function)
             if before != function:
                 raise ValueError(f"function={function!r}: the study in {directory} is one of {before!r}")
             records.declare({name: value or "" for name, value in options.items()}, pairs)
-        return cls(directory)
+        study = cls(directory)
+        study._declared = frozenset(identity for identity, _ in pairs)
+        return study
 
     def records(self) -> Records:
         """The database, to be read, while the study runs as well.
@@ -162,6 +168,19 @@ class Study:
         """
         return Records(self.directory / DATABASE)
 
+    def trials(self) -> list[Trial]:
+        """Those of the grid: of an object that `declare` gave its own, and not what was declared earlier.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     for lr in (0.5, 0.25):
+        ...         study = Study.declare(directory, "aggmo.lab.study:identity", [{"lr": lr}])
+        ...     [(trial.settings, trial.status) for trial in study.trials()]
+        [({'lr': 0.25}, 'waiting')]
+        """
+        with self.records() as records:
+            return _of_the_grid(records, self._declared)
+
     def run(
         self,
         engine: Engine | None = None,
@@ -170,6 +189,7 @@ class Study:
         attempts: int = 3,
         console: Console | None = None,
         resume: str | None = None,
+        observer: Observer | None = None,
     ) -> Summary:
         """Run the trials that wait, until none is left or Ctrl-C (or SIGTERM) ends it; nothing is lost by either.
 
@@ -179,6 +199,7 @@ class Study:
             attempts: how often a trial is tried whose worker dies, >= 1.
             console: where progress is shown; the standard error if None.
             resume: what to tell someone who wants to go on with a study that was ended early.
+            observer: is told what trials report, besides the database.
 
         Returns:
             The number of trials by status, and whether it was ended early.
@@ -198,11 +219,40 @@ class Study:
             return drive(
                 self.directory,
                 records,
+                lambda: _of_the_grid(records, self._declared),
                 engine or Local(),
                 attempts,
                 console or Console(stderr=True),
                 resume or f'aggmo.lab.study.Study("{self.directory}").run()',
+                observer,
             )
+
+
+def set_aside(directory: str | Path) -> Path | None:
+    """Rename the directory of a study, so that another can begin in its place; nothing is deleted.
+
+    Returns:
+        Its new name, `directory` with the first free number after it; None if there is no study.
+
+    Raises:
+        StudyError: another process is at work there, or the directory cannot be renamed.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as runs:
+    ...     study = Study.declare(f"{runs}/mine", "aggmo.lab.study:identity", [{"lr": 0.5}])
+    ...     [set_aside(f"{runs}/mine").name, set_aside(f"{runs}/mine")]
+    ['mine.1', None]
+    """
+    directory = Path(directory)
+    if not (directory / DATABASE).exists():
+        return None
+    with _alone(directory):
+        numbers = (directory.with_name(f"{directory.name}.{i}") for i in itertools.count(1))
+        free = next(name for name in numbers if not name.exists())
+        try:
+            return directory.rename(free)
+        except OSError as error:
+            raise StudyError(f"{directory}: cannot be renamed ({error.strerror})") from error
 
 
 def identity(function: str, settings: Mapping[str, Any]) -> str:
@@ -228,6 +278,13 @@ def _by_value(value: Any) -> Any:
             return [_by_value(part) for part in value]
         case _:
             return value
+
+
+def _of_the_grid(records: Records, declared: frozenset[str] | None) -> list[Trial]:
+    """The trials that have not been withdrawn, or those that were declared."""
+    if declared is None:
+        return [trial for trial in records.trials() if trial.status != "withdrawn"]
+    return [trial for trial in records.trials() if trial.identity in declared]
 
 
 # What is known of settings by these names, in any study.
