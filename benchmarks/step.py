@@ -1,97 +1,24 @@
-"""The time of one optimizer step, AggMo beside its peers, as a Markdown table.
+"""The time and memory of one optimizer step, AggMo beside its peers and beside the memory's own speed.
 
-Every contender has parameters of its own. A round times all of them, one after the other, and the next round starts
-with the next one, so that a slow spell of the machine meets all alike; ratios are taken within a round.
+Run whole, it prints its tables and writes docs/performance.md with a plot beside it: `make bench`.
 """
 
 import argparse
-import math
 import os
-import platform
-import statistics
-import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from itertools import pairwise
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
-import pytorch_optimizer
-import torch
-from torch import Tensor
-from torch.optim import SGD, Adam, Optimizer
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler that counts memory says when it starts and stops
 
-from aggmo import AggMo
+import page
+from contenders import PARAMETERS, TITLES
+from contest import contest
+from overhead import TASKS, overhead
 
-Shapes = list[tuple[int, ...]]
+from aggmo.torch import kernel_available
 
-BASELINE = "Adam, fused"
-
-# A rate so small that no parameter gets far in any number of steps; the time does not depend on it.
-CONTENDERS: dict[str, Callable[[list[Tensor]], Optimizer]] = {
-    "AggMo, loop": partial(AggMo, lr=1e-6, foreach=False),
-    "AggMo, foreach": partial(AggMo, lr=1e-6, foreach=True),
-    "pytorch_optimizer AggMo": partial(pytorch_optimizer.AggMo, lr=1e-6),
-    "SGD, loop": partial(SGD, lr=1e-6, momentum=0.9, foreach=False),
-    "SGD, foreach": partial(SGD, lr=1e-6, momentum=0.9, foreach=True),
-    "SGD, fused": partial(SGD, lr=1e-6, momentum=0.9, fused=True),
-    "Adam, loop": partial(Adam, lr=1e-6, foreach=False),
-    "Adam, foreach": partial(Adam, lr=1e-6, foreach=True),
-    BASELINE: partial(Adam, lr=1e-6, fused=True),
-}
-
-
-def layers(widths: Sequence[int]) -> Shapes:
-    """Weights and biases of a chain of linear layers."""
-    return [shape for n, m in pairwise(widths) for shape in ((m, n), (m,))]
-
-
-def resnet(blocks: int) -> Shapes:
-    """The residual network for CIFAR-10 with 6 blocks + 2 layers and shortcuts without parameters."""
-    shapes: Shapes = []
-    channels = [3, 16] + [16] * 2 * blocks + [32] * 2 * blocks + [64] * 2 * blocks
-    for n, m in pairwise(channels):
-        shapes += [(m, n, 3, 3), (m,), (m,)]
-    return [*shapes, (10, 64), (10,)]
-
-
-PARAMETERS: dict[str, Shapes] = {
-    "vector": [(2**24,)],
-    "resnet32": resnet(5),
-    "autoencoder": layers([784, 1000, 500, 250, 30, 250, 500, 1000, 784]),
-}
-
-
-def contest(shapes: Shapes, rounds: int, steps: int) -> dict[str, list[float]]:
-    """Seconds a step of each contender in each round, on random gradients that stay the same."""
-    generator = torch.Generator().manual_seed(0)
-    optimizers = {}
-    for name, make in CONTENDERS.items():
-        params = [torch.randn(shape, generator=generator).requires_grad_() for shape in shapes]
-        for p in params:
-            p.grad = torch.randn(p.shape, generator=generator)
-        optimizers[name] = make(params)
-        optimizers[name].step()  # makes the state
-    names = list(optimizers)
-    seconds: dict[str, list[float]] = {name: [] for name in names}
-    for turn in range(rounds):
-        first = turn % len(names)
-        for name in names[first:] + names[:first]:
-            step = optimizers[name].step
-            start = time.perf_counter()
-            for _ in range(steps):
-                step()
-            seconds[name].append((time.perf_counter() - start) / steps)
-    return seconds
-
-
-def table(seconds: Mapping[str, Sequence[float]]) -> str:
-    """One row a contender: minimum and median in milliseconds, and the median ratio to the baseline."""
-    rows = [f"| contender | minimum, ms | median, ms | ratio to {BASELINE} |", "| --- | ---: | ---: | ---: |"]
-    for name, own in seconds.items():
-        ratio = statistics.median(a / b for a, b in zip(own, seconds[BASELINE], strict=True))
-        rows.append(f"| {name} | {1e3 * min(own):.3f} | {1e3 * statistics.median(own):.3f} | {ratio:.2f} |")
-    return "\n".join(rows)
+PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 
 
 class Parser(argparse.ArgumentParser):
@@ -112,19 +39,31 @@ def positive(text: str) -> int:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the contest over the chosen parameters and print the tables."""
     parser = Parser(description="Time one optimizer step, AggMo beside its peers.")
-    parser.add_argument("--rounds", type=positive, default=30, help="rounds to time (30)")
-    parser.add_argument("--steps", type=positive, default=5, help="steps of each contender in a round (5)")
-    parser.add_argument("--threads", type=positive, default=os.cpu_count(), help="threads of torch (all)")
-    parser.add_argument("--parameters", nargs="+", choices=PARAMETERS, default=list(PARAMETERS), help="the tensors")
+    parser.add_argument(
+        "--parameters", nargs="+", choices=PARAMETERS, help="these sets alone, and neither training steps nor page"
+    )
+    parser.add_argument("--seconds", type=positive, default=35, help="for each set and number of threads (35)")
+    parser.add_argument("--rounds", type=positive, default=4, help="training steps of each of the paper's networks (4)")
+    parser.add_argument(
+        "--threads", nargs="+", type=positive, default=sorted({1, os.cpu_count() or 1}), help="(1 and one a core)"
+    )
+    parser.add_argument("--scale", choices=("paper", "small", "quick"), default="paper", help="of the networks (paper)")
+    parser.add_argument("--page", type=Path, default=PAGE, help="what to write (docs/performance.md)")
     options = parser.parse_args(arguments)
-    torch.set_num_threads(options.threads)
-    print(f"torch {torch.__version__}, Python {platform.python_version()}, {platform.machine()} {sys.platform},")
-    print(f"{options.threads} threads, {options.rounds} rounds of {options.steps} steps")
-    for name in options.parameters:
-        shapes = PARAMETERS[name]
-        count = sum(math.prod(shape) for shape in shapes)
-        print(f"\n**{name}**: tensors: {len(shapes)}, elements: {count:,}\n")
-        print(table(contest(shapes, options.rounds, options.steps)), flush=True)
+    print(page.machine(options.threads), flush=True)
+    found = {}
+    for name in options.parameters or PARAMETERS:
+        found[name] = contest(name, options.seconds, options.threads)
+        tensors, elements = page.size(name)
+        print(f"\n**{name}** ({TITLES[name]}): tensors: {tensors}, elements: {elements:,}\n")
+        print(page.table(found[name]), flush=True)
+    if options.parameters:
+        return
+    share = {task: overhead(task, options.scale, options.rounds) for task in TASKS}
+    print(f"\n**share of a training step**\n\n{page.shares(share)}", flush=True)
+    if kernel_available() and 1 in options.threads:
+        page.write(options.page, found, share)
+        print(f"\n{options.page}")
 
 
 if __name__ == "__main__":
