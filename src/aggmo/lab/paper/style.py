@@ -52,6 +52,8 @@ ORDERED = (
 HALF = (3.5, 2.7)  # inches, for one panel: two beside each other on a page, one as wide as a phone
 WIDE = (7.2, 3.8)  # for what needs the whole page; a phone shows it in a box that can be moved sideways
 
+_EARLY = 0.94  # of the width: a curve that ends before has its name there; Matplotlib's own margin is behind it
+
 _RC: dict[Any, Any] = {
     "figure.figsize": WIDE,
     "figure.facecolor": PAPER[0],
@@ -66,6 +68,7 @@ _RC: dict[Any, Any] = {
     "axes.linewidth": 0.8,
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "axes.xmargin": 0,
     "axes.grid": True,
     "axes.axisbelow": True,
     "grid.color": FAINT[0],
@@ -158,7 +161,7 @@ def curve(axis: Axes, x: ArrayLike, seeds: ArrayLike, optimizer: str, label: str
     return drawn
 
 
-def label_lines(axis: Axes, size: float = 8.5, apart: float = 1.15) -> None:
+def label_lines(axis: Axes, size: float = 8.5, apart: float = 1.25) -> None:
     """The names of curves at their right ends instead of a legend, moved apart where they would overlap.
 
     A curve that ends within the axis, as one that diverges, has its name there. Called last, when the axis has its
@@ -181,10 +184,10 @@ def label_lines(axis: Axes, size: float = 8.5, apart: float = 1.15) -> None:
     height = axis.get_window_extent().height * 72.0 / axis.figure.dpi  # in points
     named = [line for line in axis.get_lines() if not str(line.get_label()).startswith("_")]
     ends = sorted(((*_end(axis, line), i) for i, line in enumerate(named)), key=lambda end: (end[1], end[2]))
-    margin = [(y, named[i]) for x, y, i in ends if x > 0.97]
+    margin = [(y, named[i]) for x, y, i in ends if x > _EARLY]
     places = _spread([y for y, _ in margin], [apart * size / height * _rows(line) for _, line in margin])
     spots = [(1.0, place, line) for place, (_, line) in zip(places, margin, strict=True)]
-    spots += [(x, y, named[i]) for x, y, i in ends if x <= 0.97]
+    spots += [(x, y, named[i]) for x, y, i in ends if x <= _EARLY]
     for x, y, line in spots:
         axis.annotate(
             str(line.get_label()),
