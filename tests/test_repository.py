@@ -126,7 +126,7 @@ def test_every_dependency_is_used():
 
 
 def test_every_import_is_declared():
-    own = {"aggmo"} | {path.stem for path in (ROOT / "tests").rglob("*.py")}
+    own = {"aggmo"} | {path.stem for folder in ("benchmarks", "tests") for path in (ROOT / folder).rglob("*.py")}
     declared = {canonicalize_name(requirement.name) for requirement in direct()}
     distributions = metadata.packages_distributions()
     for module, files in imports().items():
