@@ -129,6 +129,8 @@ def test_the_document_has_everything_that_the_page_has():
         assert f"**{one.verdict.outcome.capitalize()}**: {one.verdict.reason}" in blocks
         assert f"Rule: {one.verdict.rule}" in blocks
         assert f"Again: `aggmo reproduce {one.name} --scale quick`." in text
+        assert "| K = 4 is stable | yes | loss 0.12 |" in text
+        assert "| so | cannot be told |  |" in text
         for table in one.tables:
             assert as_markdown(table).strip() in blocks
         for picture in one.pictures:

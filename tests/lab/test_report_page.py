@@ -86,6 +86,11 @@ def test_every_item_has_its_parts(browser, index):
             said = item.locator(".verdict").inner_text()
             assert result.verdict.rule in said
             assert result.verdict.reason in said
+            answers = item.locator(".checks li").all_inner_texts()
+            for check, answer, shown in zip(
+                result.verdict.checks, ("yes", "no", "cannot be told"), answers, strict=True
+            ):
+                assert shown.split("\n")[-1].strip() == f"{check.claim}: {answer} {check.numbers}".strip()
             assert result.claim in item.locator(".claim").inner_text()
             assert f"aggmo reproduce {result.name} --scale quick" in item.inner_text()
         assert page.locator("#errata article").count() == len(errata())

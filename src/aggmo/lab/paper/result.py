@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from matplotlib.figure import Figure
 
@@ -46,6 +46,23 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
 
 
+class Check(NamedTuple):
+    """One part of a claim.
+
+    Attributes:
+        claim: in words.
+        holds: None if it cannot be told.
+        numbers: those that decided.
+
+    >>> Check("K = 4 is stable", True, "loss 0.12").holds
+    True
+    """
+
+    claim: str
+    holds: bool | None
+    numbers: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What came of a claim, by a rule.
@@ -53,12 +70,14 @@ class Verdict:
     Attributes:
         outcome: the rule's answer.
         rule: the rule, in a sentence or two, as it is computed.
-        reason: the numbers that decided.
+        reason: what decided, in a sentence.
+        checks: that the rule is about; they are shown below it, each with its answer and its numbers.
     """
 
     outcome: Outcome
     rule: str
     reason: str
+    checks: tuple[Check, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from aggmo.lab.paper.result import Erratum, Result, Table
+from aggmo.lab.paper.result import Erratum, Picture, Result, Table
 from aggmo.lab.report.about import About
 from aggmo.lab.report.document import document
 from aggmo.lab.report.page import page
-from aggmo.lab.report.pictures import drawn
+from aggmo.lab.report.pictures import Drawing, drawn
 from aggmo.lab.report.tables import as_csv, as_latex, as_markdown
 
 
@@ -42,9 +42,8 @@ def write(results: Sequence[Result], out: Path, about: About, errata: Sequence[E
     _all_different([picture.name for picture in pictures])
     _all_different([table.name for table in tables])
     drawings = {picture.name: drawn(picture) for picture in pictures}
-    for name, drawing in drawings.items():
-        for suffix, content in drawing.files.items():
-            _replace(out / "figures" / f"{name}.{suffix}", content)
+    for drawing in drawings.values():
+        _write_drawing(drawing, out / "figures")
     for table in tables:
         write_table(table, out / "tables")
     _replace(out / "report.md", document(results, about, errata).encode())
@@ -65,6 +64,26 @@ def write_table(table: Table, directory: Path) -> None:
     """
     for suffix, render in {"csv": as_csv, "md": as_markdown, "tex": as_latex}.items():
         _replace(directory / f"{table.name}.{suffix}", render(table).encode())
+
+
+def write_picture(picture: Picture, directory: Path) -> None:
+    """Write a picture as SVG, PDF and PNG.
+
+    Raises:
+        OSError: a file cannot be written; what was there before stays.
+
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     write_picture(Picture("p", "", "", lambda figure: figure.subplots()), Path(directory))
+    ...     sorted(file.name for file in Path(directory).iterdir())
+    ['p.pdf', 'p.png', 'p.svg']
+    """
+    _write_drawing(drawn(picture), directory)
+
+
+def _write_drawing(drawing: Drawing, directory: Path) -> None:
+    """All files of a picture."""
+    for suffix, content in drawing.files.items():
+        _replace(directory / f"{drawing.picture.name}.{suffix}", content)
 
 
 def _all_different(names: list[str]) -> None:

@@ -53,21 +53,6 @@ def here(scale: str, options: str, data: Table, seconds: float) -> About:
     return About(scale, options, data, _versions(), _machine(), seconds, now)
 
 
-def duration(seconds: float) -> str:
-    """A time in words.
-
-    >>> duration(0.25), duration(59.9), duration(125), duration(7260)
-    ('0.2 s', '60 s', '2 min 5 s', '2 h 1 min')
-    """
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if seconds < 60:
-        return f"{round(seconds)} s"
-    hours, minutes_left = divmod(minutes, 60)
-    return f"{hours} h {minutes_left} min" if hours else f"{minutes} min {rest} s"
-
-
 def _versions() -> dict[str, str]:
     """Of Python and of the packages that compute or draw, where they are installed."""
     found = {"python": platform.python_version()}

@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 
 from aggmo.lab.paper.result import Erratum, Picture, Result, Table
-from aggmo.lab.report.about import About, duration
+from aggmo.lab.progress import duration
+from aggmo.lab.report.about import About
 from aggmo.lab.report.tables import as_markdown, markdown
+
+ANSWERS = {True: "yes", False: "no", None: "cannot be told"}
 
 
 def document(results: Sequence[Result], about: About, errata: Sequence[Erratum] = (), figures: str = "figures") -> str:
@@ -43,6 +46,8 @@ def _item(result: Result, about: About, figures: str) -> list[str]:
         f"**{verdict.outcome.capitalize()}**: {markdown(verdict.reason)}",
         f"Rule: {markdown(verdict.rule)}",
     ]
+    checks = tuple((check.claim, ANSWERS[check.holds], check.numbers) for check in verdict.checks)
+    parts += [as_markdown(Table("checks", "", ("check", "holds", "numbers"), checks))] if checks else []
     parts += [_picture(picture, figures) for picture in result.pictures]
     for table in result.tables:
         parts += [f"*{markdown(table.caption)}*", as_markdown(table)]

@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import get_args
 
-from aggmo.lab.paper.result import Erratum, Outcome, Result
-from aggmo.lab.report.about import About, duration
+from aggmo.lab.paper.result import Check, Erratum, Outcome, Result
+from aggmo.lab.progress import duration
+from aggmo.lab.report.about import About
+from aggmo.lab.report.document import ANSWERS
 from aggmo.lab.report.pictures import Drawing, inline, variables
 from aggmo.lab.report.tables import as_html, prose
 
@@ -23,6 +25,7 @@ OUTCOMES: dict[Outcome, tuple[str, str, str]] = {
     "not at this scale": ("○", "#5d636e", "#a2a8b3"),
     "not reproduced": ("✗", "#b3261e", "#ff7b72"),
 }
+_AS_OUTCOMES: dict[bool | None, Outcome] = {True: "reproduced", False: "not reproduced", None: "not at this scale"}
 _HALF = 4.5  # inches; pictures up to this width stand two beside each other
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"  # the browser itself refuses any request
 
@@ -124,13 +127,26 @@ def _item(result: Result, drawings: Mapping[str, Drawing], about: About) -> str:
         f'<p class="claim"><span class="muted">The paper:</span> {prose(result.claim)}</p>'
         f'<dl class="verdict" data-outcome="{verdict.outcome}"><dt>Verdict</dt><dd>'
         f"<strong>{verdict.outcome.capitalize()}.</strong> {prose(verdict.reason)}</dd>"
-        f"<dt>Rule</dt><dd>{prose(verdict.rule)}</dd></dl>"
+        f"<dt>Rule</dt><dd>{prose(verdict.rule)}{_checks(verdict.checks)}</dd></dl>"
         + (f'<div class="pictures">{pictures}</div>' if pictures else "")
         + tables
         + (f'<div class="notes"><h3>Notes</h3>{notes}</div>' if notes else "")
         + settings
         + f'<p class="muted">Again: <code>{html.escape(about.command(result.name))}</code>.{time}</p></section>'
     )
+
+
+def _checks(checks: Sequence[Check]) -> str:
+    """The parts of a claim, each with its answer and its numbers."""
+    entries = []
+    for check in checks:
+        outcome = _AS_OUTCOMES[check.holds]
+        numbers = f" <small>{prose(check.numbers)}</small>" if check.numbers else ""
+        entries.append(
+            f'<li data-outcome="{outcome}"><i aria-hidden="true">{OUTCOMES[outcome][0]}</i>'
+            f"<span>{prose(check.claim)}: <strong>{ANSWERS[check.holds]}</strong>{numbers}</span></li>"
+        )
+    return f'<ul class="checks">{"".join(entries)}</ul>' if entries else ""
 
 
 def _figure(drawing: Drawing) -> str:

@@ -35,6 +35,7 @@ _TEX = {
 _RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹ᵀ", "-0123456789T")
 _LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉ₜᵢ", "0123456789ti")
 _PIECES = re.compile("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹ᵀ]+|[₀₁₂₃₄₅₆₇₈₉ₜᵢ]+|.", re.DOTALL)
+_SHORT = 20  # letters in a cell of a page, up to which it is one line
 _LONG = 40  # letters in a column of a LaTeX table, from which on its lines are broken
 
 
@@ -80,7 +81,9 @@ def as_html(table: Table) -> str:
     </figure>
     """
     kinds = [' class="number"' if numeric else "" for numeric in _numeric(table)]
-    heads = [f'<th{kind} scope="col">{prose(head)}</th>' for head, kind in zip(table.columns, kinds, strict=True)]
+    heads = [
+        f'<th{kind} scope="col">{_unbroken(prose(head))}</th>' for head, kind in zip(table.columns, kinds, strict=True)
+    ]
     rows = [
         "".join(_html_cell(cell, kind, i) for i, (cell, kind) in enumerate(zip(row, kinds, strict=True)))
         for row in table.rows
@@ -221,12 +224,17 @@ def _plain(text: str) -> str:
 
 def _html_cell(cell: Cell, kind: str, column: int) -> str:
     """A cell, which heads its row if it is text in the first column."""
-    text = prose(shown(cell)).replace(" (n = ", " <small>(n = ")
-    if "<small>" in text:
-        text += "</small>"
+    text = prose(shown(cell))
+    in_one_line = isinstance(cell, Score)  # as all columns of numbers
+    text = text.replace(" (", " <small>(").replace(")", ")</small>") if in_one_line else _unbroken(text)
     if column == 0 and not kind:
         return f'<th scope="row">{text}</th>'
     return f"<td{kind}>{text}</td>"
+
+
+def _unbroken(text: str) -> str:
+    """Short text with spaces at which no line ends."""
+    return text if len(text) > _SHORT or "<" in text else text.replace(" ", "\u00a0")
 
 
 def _latex_column(table: Table, column: int, numeric: bool) -> str:
