@@ -59,8 +59,8 @@ class Profile:
             return 2.0 / (self.p.total * (1.0 + 1.0 / kappa)), 2.0 / (kappa + 1.0)
         which, at = _candidates(self._worst(self._tabulated, self.scan, kappa[:, None]))
         around = self.scan[np.maximum(at - 1, 0)], self.scan[np.minimum(at + 1, len(self.scan) - 1)]
-        rate = self._computed if self.exact else self._tabulated
-        lr, worst = zoom(lambda lr: self._worst(rate, lr, kappa[which]), *around)
+        rate, rounds = (self._computed, 12) if self.exact else (self._tabulated, 6)
+        lr, worst = zoom(lambda lr: self._worst(rate, lr, kappa[which]), *around, rounds)
         order = np.lexsort((-worst, which))
         first = order[np.unique(which[order], return_index=True)[1]]
         return lr[first], worst[first]

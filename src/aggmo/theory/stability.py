@@ -6,6 +6,7 @@ is steepest, flat or crosses a given step. Rates are 1 - rho, condition numbers 
 
 import math
 from collections.abc import Iterable
+from functools import cache
 from typing import NamedTuple, SupportsFloat, overload
 
 import numpy as np
@@ -231,8 +232,8 @@ def design(low: float, high: float, k: int) -> Damping:
 
     A minimax problem in the logarithms of 1 - beta and in the weights, solved by sequential quadratic programming from
     a start made of the design for k - 1 and one more velocity, in turn beyond and between the others. It is a local
-    optimum, the same in every run, and never worse than that for k - 1; where one more velocity does not help it may
-    have weight 0. A few seconds for k = 3.
+    optimum, the same in every run, and never worse than that for k - 1; a velocity that does not help has weight 0. It
+    takes a few seconds for k = 3, and is kept for a second call.
 
     Args:
         low, high: the range of condition numbers, 1 <= low <= high.
@@ -248,21 +249,29 @@ def design(low: float, high: float, k: int) -> Damping:
     >>> round(damping.betas[0], 3), round(slowdown(damping, 10, 1e4), 3)
     (0.867, 6.95)
     """
-    low, high = _range(low, high)
-    whole("k", k, least=1)
+    return _design(*_range(low, high), whole("k", k, least=1))
+
+
+@cache
+def _design(low: float, high: float, k: int) -> Damping:
+    """The design for k velocities, from that for one less."""
     kappas = np.exp(_log_range(low, high, 16))
-    best, _ = _minimax(np.array([1.0 - critical_beta(math.sqrt(low * high))]), np.ones(1), kappas)
-    for _ in range(k - 1):
-        d, w = 1.0 - np.array(best.betas[::-1]), np.array(best.weights[::-1])  # distances rise
+    if k == 1:
+        less = padded = Damping((critical_beta(math.sqrt(low * high)),))
+        starts = [(1.0 - np.array(less.betas), np.ones(1))]
+    else:
+        less = _design(low, high, k - 1)
+        padded = Damping((0.0, *less.betas), (0.0, *less.weights))
+        d, w = 1.0 - np.array(less.betas[::-1]), np.array(less.weights[::-1])  # distances rise
         places = d[0] / math.e, *np.sqrt(d[1:] * d[:-1]), math.sqrt(d[-1])
-        tried = [_minimax(np.append(d, place), np.append(0.8 * w, 0.2), kappas) for place in places]
-        better = min(tried, key=lambda one: one[1])[0]
-        padded = Damping((0.0, *best.betas), (0.0, *best.weights))
-        best = min(better, padded, key=lambda damping: slowdown(damping, low, high))
-    return best
+        starts = [(np.append(d, place), np.append(0.8 * w, 0.2)) for place in places]
+    found = min((_minimax(*start, kappas, tolerance=1e-5) for start in starts), key=lambda one: one[1])[0]
+    # From the best once more, for the approximate Hessian of a first run may end it early.
+    again = _minimax(1.0 - np.array(found.betas), np.array(found.weights), kappas, tolerance=1e-7)[0]
+    return min(padded, found, again, key=lambda damping: slowdown(damping, low, high))
 
 
-def _minimax(distances: Floats, weights: Floats, kappas: Floats) -> tuple[Damping, float]:
+def _minimax(distances: Floats, weights: Floats, kappas: Floats, tolerance: float) -> tuple[Damping, float]:
     """The best damping near a start, and the logarithm of its worst factor at the condition numbers."""
     k, optimum = len(distances), 2.0 / (np.sqrt(kappas) + 1.0)
     bounds = [(-math.log(kappas[-1]) - 3.0, 0.0)] * k + [(0.0, 1.0)] * k
@@ -273,7 +282,7 @@ def _minimax(distances: Floats, weights: Floats, kappas: Floats) -> tuple[Dampin
         key = x[:-1].tobytes()
         if key not in seen:
             p = poles(_damping(x[:k], x[k:-1]))
-            seen[key] = np.log(optimum / Profile(p, kappas[-1], points=120, exact=False).best(kappas)[1])
+            seen[key] = np.log(optimum / Profile(p, kappas[-1], points=60, exact=False).best(kappas)[1])
         return seen[key]
 
     def slopes(x: Floats) -> Floats:
@@ -298,17 +307,18 @@ def _minimax(distances: Floats, weights: Floats, kappas: Floats) -> tuple[Dampin
             {"type": "eq", "fun": lambda x: one @ x - 1.0, "jac": lambda _: one},
         ],
         method="SLSQP",
-        options={"maxiter": 60, "ftol": 1e-7},
+        options={"maxiter": 60, "ftol": tolerance},
     )
     x = np.frombuffer(min(seen, key=lambda key: seen[key].max()))
     return _damping(x[:k], x[k:]), float(seen[x.tobytes()].max())
 
 
 def _damping(logs: Floats, weights: Floats) -> Damping:
-    """Betas rising, weights of sum 1."""
-    order = np.argsort(-logs)
-    weights = np.maximum(weights, 0.0)
-    return Damping((1.0 - np.exp(np.minimum(logs, 0.0)))[order], (weights / weights.sum())[order])
+    """Betas rising, weights of sum 1; what counts for nothing has weight 0 and beta 0."""
+    weights = np.where(weights < 1e-9, 0.0, weights)
+    betas = np.where(weights > 0.0, 1.0 - np.exp(np.minimum(logs, 0.0)), 0.0)
+    order = np.argsort(betas)
+    return Damping(betas[order], (weights / weights.sum())[order])
 
 
 def _idle_rate(p: Poles) -> float:
