@@ -4,15 +4,14 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from aggmo import Damping
+from aggmo.lab.paper.style import MUTED, colour, ordered, style
 from aggmo.theory.averaging import descend, impulse_response, moments, response_error, sampled, sampling_error
 from aggmo.theory.online import periodic
 from aggmo.theory.regret import adam, aggregated, proved_bound, regret
 
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")  # Okabe and Ito: told apart with any colour vision
 CURVATURES = np.array([1.0, 0.1, 0.01, 0.001])
 ALPHA, BETA = 100.0, 1.0  # the paper's, appendix F
 
@@ -26,22 +25,19 @@ def beta_averaged(directory):
         "quadrature, 4 velocities stored": impulse_response(quadrature, steps),
         "AggMo, β = 0, 0.9, 0.99, 0.999": impulse_response(Damping.exponential(k=4), steps),
     }
-    figure = Figure(figsize=(9, 5), layout="constrained")
+    figure = Figure(figsize=(9, 5))
     axes = figure.subplots(2, 3, sharex="row", sharey=True)
     for column, (name, response) in enumerate(panels.items()):
         iterates = descend(lambda x: CURVATURES * x, np.ones(4), lr=0.33, response=response, steps=steps)
-        axes[0, column].set_title(name, loc="left", fontsize=10)
-        for i, (curvature, colour) in enumerate(zip(CURVATURES, COLOURS, strict=True)):
+        axes[0, column].set_title(name)
+        for i, (curvature, tone) in enumerate(zip(CURVATURES, ordered(4), strict=True)):
             axis = axes[i // 2, column]  # the two of high curvature above
-            axis.axhline(0, color="0.8", linewidth=0.8)
-            axis.plot(iterates[:, i], color=colour, linewidth=1.1, label=f"λ = {curvature:g}")
+            axis.plot(iterates[:, i], color=tone, linewidth=1.1, label=f"λ = {curvature:g}")
             axis.set_xlabel("step")
     axes[0, 0].set(xlim=(0, 150), ylim=(-1.05, 1.05), ylabel="x")
     axes[1, 0].set(xlim=(0, steps), ylabel="x")
     names = [axis.get_legend_handles_labels() for axis in axes[:, 0]]
-    figure.legend(
-        names[0][0] + names[1][0], names[0][1] + names[1][1], loc="outside lower center", ncols=4, frameon=False
-    )
+    figure.legend(names[0][0] + names[1][0], names[0][1] + names[1][1], loc="outside lower center", ncols=4)
     save(figure, directory / "beta_averaged.svg")
 
 
@@ -52,15 +48,16 @@ def response_errors(directory):
     truncated = [moments(ALPHA, BETA, k) for k in stored]
     draws = [[impulse_response(sampled(ALPHA, BETA, k, seed), lags) for seed in range(10)] for k in stored]
     random = [[response_error(draw, ALPHA, BETA, lags) for draw in seeds] for seeds in draws]
-    figure = Figure(figsize=(6.4, 3.8), layout="constrained")
+    full, cut, drawn = ordered(3)
+    figure = Figure(figsize=(6.4, 3.8))
     axis = figure.subplots()
-    axis.loglog(stored, [response_error(h, ALPHA, BETA, lags) for h in truncated], "s-", color=COLOURS[1], ms=4)
-    axis.loglog(stored, np.sqrt(np.square(random).mean(axis=1)), "^-", color=COLOURS[2], ms=4)
-    axis.loglog(stored, [sampling_error(ALPHA, BETA, k, lags).max() for k in stored], ":", color="0.4")
-    axis.loglog(stored, [response_error(h, ALPHA, BETA, lags) for h in quadrature], "o-", color=COLOURS[0], ms=4)
-    label(axis, stored[-1], 0.61, "truncated history", COLOURS[1])
-    label(axis, stored[-1], 0.04, "Monte Carlo\n(dotted: standard error)", COLOURS[2])
-    label(axis, stored[-1], 5e-14, "quadrature", COLOURS[0])
+    axis.loglog(stored, [response_error(h, ALPHA, BETA, lags) for h in truncated], "s-", color=cut, ms=4)
+    axis.loglog(stored, np.sqrt(np.square(random).mean(axis=1)), "^-", color=drawn, ms=4)
+    axis.loglog(stored, [sampling_error(ALPHA, BETA, k, lags).max() for k in stored], ":", color=MUTED[0])
+    axis.loglog(stored, [response_error(h, ALPHA, BETA, lags) for h in quadrature], "o-", color=full, ms=4)
+    label(axis, stored[-1], 0.61, "truncated history", cut)
+    label(axis, stored[-1], 0.04, "Monte Carlo\n(dotted: standard error)", drawn)
+    label(axis, stored[-1], 5e-14, "quadrature", full)
     axis.set(xlabel="arrays stored: velocities K, gradients T, samples n", ylabel=f"largest error of {lags} lags")
     axis.set(xlim=(1, 64), ylim=(5e-15, 3), xticks=[1, 2, 4, 8, 16, 32, 64])
     axis.set_xticks([], minor=True)
@@ -76,37 +73,35 @@ def average_regret(directory):
     failing = adam(problem, lr, [0.0], betas=(0.0, 1.0 / (1.0 + c**2)))
     run = aggregated(problem, damping, lr, decay, [0.0])
     bound = proved_bound(run, best, damping, lr, decay).total
-    figure = Figure(figsize=(6.4, 3.8), layout="constrained")
+    figure = Figure(figsize=(6.4, 3.8))
     axis = figure.subplots()
     shown = np.unique(np.geomspace(3, rounds, 400).astype(int) // 3 * 3) - 1  # whole periods
-    axis.loglog(t[shown], (bound / t)[shown], "--", color=COLOURS[0])
-    axis.loglog(t[shown], (regret(problem, failing, best) / t)[shown], color=COLOURS[1])
-    axis.loglog(t[shown], (regret(problem, run, best) / t)[shown], color=COLOURS[0])
-    label(axis, rounds, (bound / t)[-1], "AggMo: proved bound", COLOURS[0])
-    label(axis, rounds, 2 * (c - 2) / 3, "Adam, β = (0, 0.1)", COLOURS[1])
-    label(axis, rounds, (regret(problem, run, best) / t)[-1], "AggMo, β = (0, 0.9, 0.99)", COLOURS[0])
+    axis.loglog(t[shown], (bound / t)[shown], "--", color=colour("aggmo"))
+    axis.loglog(t[shown], (regret(problem, failing, best) / t)[shown], color=colour("adam"))
+    axis.loglog(t[shown], (regret(problem, run, best) / t)[shown], color=colour("aggmo"))
+    label(axis, rounds, (bound / t)[-1], "AggMo: proved bound", colour("aggmo"))
+    label(axis, rounds, 2 * (c - 2) / 3, "Adam, β = (0, 0.1)", colour("adam"))
+    label(axis, rounds, (regret(problem, run, best) / t)[-1], "AggMo, β = (0, 0.9, 0.99)", colour("aggmo"))
     axis.set(xlabel="T", ylabel="average regret R(T) / T", xlim=(3, rounds))
     save(figure, directory / "average_regret.svg")
 
 
-def label(axis, x, y, text, colour):
+def label(axis, x, y, text, tone):
     """The name of a curve at its end, instead of a legend."""
-    axis.annotate(text, (x, y), (6, 0), textcoords="offset points", color=colour, va="center", fontsize=9)
+    axis.annotate(text, (x, y), (6, 0), textcoords="offset points", color=tone, va="center", fontsize=9)
 
 
 def save(figure, path):
-    """The figure without its box and, for equal files from equal figures, without the date."""
-    for axis in figure.axes:
-        axis.spines[["top", "right"]].set_visible(False)
-    with rc_context({"svg.hashsalt": "aggmo"}):
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    """Equal files from equal figures: without the date."""
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
 def draw(directory):
     """All pictures, into a directory that is made if need be."""
     directory.mkdir(parents=True, exist_ok=True)
-    for picture in (beta_averaged, response_errors, average_regret):
-        picture(directory)
+    with style():
+        for picture in (beta_averaged, response_errors, average_regret):
+            picture(directory)
 
 
 if __name__ == "__main__":
