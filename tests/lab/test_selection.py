@@ -142,9 +142,9 @@ def warnings(trials):
 @pytest.mark.parametrize(
     ("best", "expected"),
     [
-        (0.01, ["lr=0.01 is the least of its grid: the optimum may lie beyond"]),
+        (0.01, ["lr=0.01 is the least of its grid, the optimum may lie beyond"]),
         (0.1, []),
-        (1.0, ["lr=1.0 is the largest of its grid: the optimum may lie beyond"]),
+        (1.0, ["lr=1.0 is the largest of its grid, the optimum may lie beyond"]),
     ],
 )
 def test_an_optimum_on_the_edge_of_the_learning_rates(best, expected):
@@ -169,7 +169,7 @@ def test_an_optimum_on_the_edge_of_the_learning_rates(best, expected):
 def test_an_optimum_on_the_edge_of_the_dampings(grid_of_betas, best, edge):
     settings = grid({"optimizer": ["cm"], "betas": grid_of_betas}, lr=[0.1])
     found = warnings([finished(each, loss=float(each["betas"] != best)) for each in settings])
-    assert list(found) == ([f"betas={best} is the {edge} of its grid: the optimum may lie beyond"] if edge else [])
+    assert list(found) == ([f"betas={best} is the {edge} of its grid, the optimum may lie beyond"] if edge else [])
 
 
 def test_the_grid_includes_what_has_diverged_or_is_not_done():

@@ -4,7 +4,9 @@ from typing import Annotated
 
 import typer
 
+from aggmo.cli.compare import compare
 from aggmo.cli.explore import explore
+from aggmo.cli.tasks import tasks
 
 app = typer.Typer(
     name="aggmo",
@@ -14,6 +16,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(explore)
+app.command()(tasks)
+app.command()(compare)
 
 
 def _version(wanted: bool) -> None:

@@ -84,7 +84,7 @@ class Choice:
 
     >>> trials = [Trial(i, "", {"optimizer": "cm", "lr": i / 4}, "finished", {"loss": 1.0 / i}) for i in (1, 2, 3)]
     >>> select(trials, "loss")["cm"].warnings
-    ('lr=0.75 is the largest of its grid: the optimum may lie beyond',)
+    ('lr=0.75 is the largest of its grid, the optimum may lie beyond',)
     """
 
     ranking: tuple[Score, ...]
@@ -413,9 +413,9 @@ def _warnings(trials: Sequence[Trial], best: Score) -> Iterable[str]:
         if len(grid) > 1 and all(map(_numeric, grid)):
             own = _frozen(value)
             if own == grid[-1]:
-                yield f"{name}={value} is the largest of its grid: the optimum may lie beyond"
+                yield f"{name}={value} is the largest of its grid, the optimum may lie beyond"
             elif own == grid[0] and np.any(own):  # below 0, or a list of it, there is nothing
-                yield f"{name}={value} is the least of its grid: the optimum may lie beyond"
+                yield f"{name}={value} is the least of its grid, the optimum may lie beyond"
     if best.diverged:
         yield f"{best.diverged} of its {best.n} trials diverged"
     if missing := sum(trial.outcome is None for trial in trials):
