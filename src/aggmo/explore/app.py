@@ -59,17 +59,17 @@ def _(now, set_base):
 @app.cell
 def _(base, now):
     base()
-    _set, _words = now["settings"], ("by hand", "exponential", "1/K each")
+    _set = now["settings"]
     form = mo.ui.radio(
-        {_words[1]: "exponential", _words[0]: "hand"},
-        value=_words[_set.betas is None],
+        {"exponential": "exponential", "β by hand": "hand"},
+        value="exponential" if _set.betas is None else "β by hand",
         label="Damping vector",
         inline=True,
     )
     count = mo.ui.slider(1, MOST, 1, value=len(_set.damping), label="K, velocities", show_value=True, full_width=True)
     weighing = mo.ui.radio(
-        {_words[2]: "equal", _words[0]: "hand"},
-        value=_words[2 * (_set.weights is None)],
+        {"1/K each": "equal", "w by hand": "hand"},
+        value="1/K each" if _set.weights is None else "w by hand",
         label="Weights",
         inline=True,
     )
@@ -209,7 +209,8 @@ def _(
         spread=spread.value,
     )  # fmt: skip
     now["settings"] = settings
-    _problem = f'<p class="problem" role="alert">{escape(problem)}</p>' if problem else ""
+    _told = problem and settings == Settings()  # until something is chosen
+    _problem = f'<p class="problem" role="alert">{escape(problem)}</p>' if _told else ""
     mo.Html(
         f'{_problem}<div class="carry" data-link="{escape(query(settings))}"><code>{escape(code(settings))}</code>'
         f'<button type="button" data-copy="{escape(code(settings))}">Copy the PyTorch line</button>'

@@ -69,6 +69,8 @@ def trajectories(damping: Damping, rival: Damping, name: str, lr: float, curvatu
             words = f"step {last:.0f}" if last < np.inf else f"not in {steps} steps"
             slot = "aggmo" if run is ours else "rival"
             numbers[f"settled {slot} {which}"] = Number(f"{who} settles, λ = {at:g}", last, words)
+    for slot, who, run in (("aggmo", "AggMo", ours), ("rival", name, theirs)):
+        numbers[f"end {slot}"] = Number(f"x after {steps} steps, {who}", float(run.iterates[-1, 0]))
     for i, beta in enumerate(damping.betas):
         first = turned(ours.velocities[:, i, 0])
         words = f"step {first:.0f}" if first < np.inf else f"not in {steps} steps"
