@@ -25,6 +25,7 @@ RANGES = {
 }
 WHOLE = {"k": (1, MOST), "steps": (10, 3000)}
 ROWS = {"betas": (0.0, 0.9999), "weights": (0.0, 10.0)}
+LEAST = 1e-6  # what counts beside 0: of a beta or a weight below, eigenvalues tell nothing
 CHOICES = {
     "versus": ("classical", "nesterov"),
     "landscape": ("quadratic", "rosenbrock", "printed", "funnel"),
@@ -87,6 +88,10 @@ class Settings:
             row = getattr(self, name)
             if row is not None and not (0 < len(row) <= MOST and all(low <= value <= high for value in row)):
                 raise ValueError(f"{name}={_shown(row)}: must be 1 to {MOST} numbers from {low:g} to {high:g}")
+            if row is not None and any(0.0 < value < LEAST for value in row):
+                raise ValueError(f"{name}={_shown(row)}: must be numbers of at least {LEAST:g}, or 0")
+        if 0.0 < self.beta < LEAST:
+            raise ValueError(f"beta={self.beta!r}: must be at least {LEAST:g}, or 0")
         _ = self.damping  # which has rules of its own, as for weights
 
     @property

@@ -62,14 +62,14 @@ def trajectories(damping: Damping, rival: Damping, name: str, lr: float, curvatu
     ]
     small = [_small(i, ours, theirs, steps) for i in range(len(CURVATURES))]
     numbers: dict[str, Number] = {}
+    both = (("aggmo", "AggMo", ours), ("rival", name, theirs))
     for i, at in enumerate((curvature, *CURVATURES)):
-        which = "chosen" if i == 0 else f"{at:g}"
-        for who, run in (("AggMo", ours), (name, theirs)):
+        for slot, who, run in both:
             last = settled(run.iterates[:, i])
             words = f"step {last:.0f}" if last < np.inf else f"not in {steps} steps"
-            slot = "aggmo" if run is ours else "rival"
-            numbers[f"settled {slot} {which}"] = Number(f"{who} settles, λ = {at:g}", last, words)
-    for slot, who, run in (("aggmo", "AggMo", ours), ("rival", name, theirs)):
+            direction = f"{at:g}" if i else "chosen"
+            numbers[f"settled {slot} {direction}"] = Number(f"{who} settles, λ = {at:g}", last, words)
+    for slot, who, run in both:
         numbers[f"end {slot}"] = Number(f"x after {steps} steps, {who}", float(run.iterates[-1, 0]))
     for i, beta in enumerate(damping.betas):
         first = turned(ours.velocities[:, i, 0])
