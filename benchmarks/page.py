@@ -202,7 +202,7 @@ def _plot(path: Path, single: Mapping[str, Mapping[str, Timing]]) -> None:
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(len(names) - 0.5, -0.5)
         axes.set_xlabel("time of a step / time of a plain C loop over 4 reads and 3 writes; 1 thread")
-        axes.legend(loc="lower right")
+        figure.legend(loc="outside upper center", ncols=4, frameon=False)
         figure.savefig(path, metadata={"Date": None})
         plt.close(figure)
 

@@ -4,18 +4,18 @@ A parameter's state is one tensor of its shape for each stored velocity, under t
 by position in `betas`. A velocity is stored exactly when its beta was nonzero as the group was made.
 """
 
-import math
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import Any, Self, SupportsFloat, overload
 
 import torch
 from torch import Tensor
-from torch.optim.optimizer import Optimizer, ParamsT, StateDict, _default_to_fused_or_foreach
+from torch.optim.optimizer import Optimizer, ParamsT, StateDict
 
 from aggmo.damping import Damping
 from aggmo.torch import checkpoint, compiled, fused, rounding, update
 from aggmo.torch.fused import Plan
+from aggmo.torch.options import check_options, check_params, check_tensor_lr, normalize
+from aggmo.torch.sgd import build_up, sgd_options
 
 
 class AggMo(Optimizer):
@@ -101,7 +101,7 @@ class AggMo(Optimizer):
             "velocity_dtype": velocity_dtype,
             "stochastic_rounding": stochastic_rounding,
         }
-        _normalize_options(defaults)
+        check_options(defaults)
         self._plans: dict[int, Plan] = {}  # what the kernel keeps from step to step, by group
         super().__init__(params, defaults)
 
@@ -171,18 +171,18 @@ class AggMo(Optimizer):
             raise ValueError(f"sgd is a {type(sgd).__name__}: must be a torch.optim.SGD")
         damping = Damping.of(betas, weights)
         optimizer = cls(
-            [_taken_over(group, damping) for group in sgd.param_groups],
+            [sgd_options(group, damping) for group in sgd.param_groups],
             betas=damping,
             foreach=foreach,
             fused=fused,
             velocity_dtype=velocity_dtype,
-            **_taken_over(sgd.defaults, damping),
+            **sgd_options(sgd.defaults, damping),
         )
         for source, group in zip(sgd.param_groups, optimizer.param_groups, strict=True):
             for p in group["params"]:
                 buffer = sgd.state[p].get("momentum_buffer") if p in sgd.state else None
                 if buffer is not None:
-                    optimizer._start_velocities(p, group, buffer.to_dense().detach(), 1.0 / _build_up(source))
+                    optimizer._start_velocities(p, group, buffer.to_dense().detach(), 1.0 / build_up(source))
         return optimizer
 
     def _start_velocities(self, p: Tensor, group: dict[str, Any], buffer: Tensor, speed: float) -> None:
@@ -216,12 +216,12 @@ class AggMo(Optimizer):
             )
         damping = Damping.of(param_group.get("betas", self.defaults["betas"]), weights)
         group = {**self.defaults, **param_group, "betas": damping.betas, "weights": damping.weights}
-        _normalize_options(group)
-        _check_tensor_lr(group["lr"])
+        check_options(group)
+        check_tensor_lr(group["lr"])
         group["stored"] = tuple(i for i, beta in enumerate(damping.betas) if beta)
         super().add_param_group(group)
         try:
-            _check_params(group)
+            check_params(group)
         except ValueError:
             self.param_groups.pop()
             raise
@@ -266,7 +266,7 @@ class AggMo(Optimizer):
             self._init_group(group, params, grads, velocities)
             if not params:
                 continue
-            foreach, kernel = _back_end(group, params)
+            kernel = _takes_kernel(group)
             options = update.Options(
                 betas=group["betas"],
                 weights=group["weights"],
@@ -287,7 +287,7 @@ class AggMo(Optimizer):
             else:
                 plan = self._plans.setdefault(i, Plan()) if kernel else None
             with torch.set_grad_enabled(group["differentiable"]):
-                update.step(params, grads, velocities, options, foreach=foreach, plan=plan)
+                update.step(params, grads, velocities, options, foreach=group["foreach"], plan=plan)
         return loss
 
     @property
@@ -362,18 +362,11 @@ class AggMo(Optimizer):
         super().__setstate__(state)
 
 
-def _back_end(group: dict[str, Any], params: list[Tensor]) -> tuple[bool, bool]:
-    """Whether to use foreach, and the kernel for what it applies to; by default what is fastest."""
-    foreach, kernel = group["foreach"], group["fused"]
-    if foreach is None:
-        _, foreach = _default_to_fused_or_foreach(params, group["differentiable"], use_fused=False)
-        foreach = foreach and not kernel and not group["stochastic_rounding"]
-    if kernel is None:
-        kernel = not (group["foreach"] or group["differentiable"]) and fused.kernel_available()
-    return foreach, kernel
-
-
-_SGD_OPTIONS = {"momentum", "dampening", "nesterov", "foreach", "fused"}
+def _takes_kernel(group: dict[str, Any]) -> bool:
+    """Whether the kernel steps on what it applies to; by default where it is."""
+    if group["fused"] is None:
+        return not (group["foreach"] or group["differentiable"]) and fused.kernel_available()
+    return bool(group["fused"])
 
 
 @torch.compiler.disable(  # type: ignore[no-untyped-call, untyped-decorator]
@@ -386,41 +379,6 @@ def _rounding_key(group: dict[str, Any]) -> int:
     return key
 
 
-def _taken_over(options: dict[str, Any], damping: Damping) -> dict[str, Any]:
-    """The options of an SGD, or of one of its groups, as AggMo's."""
-    factor = _build_up(options) / damping.terminal_velocity
-    taken = {key: value for key, value in options.items() if key not in _SGD_OPTIONS}
-    taken.update((key, options[key] * factor) for key in ("lr", "initial_lr") if key in options)
-    taken["weight_decay"] = float(options["weight_decay"])
-    return taken
-
-
-def _build_up(options: dict[str, Any]) -> float:
-    """What SGD's buffer is under a constant gradient of 1, (1 - d) / (1 - m)."""
-    momentum, dampening = float(options["momentum"]), float(options["dampening"])
-    if not momentum < 1.0:
-        raise ValueError(f"momentum={momentum} of the SGD: must be < 1, as its velocity would grow without bound")
-    if momentum == 0.0:
-        return 1.0  # SGD ignores its dampening then
-    if not dampening < 1.0:
-        raise ValueError(
-            f"dampening={dampening} of the SGD: must be < 1, as its buffer leaves out every gradient but the first"
-        )
-    return (1.0 - dampening) / (1.0 - momentum)
-
-
-_FLAGS = ("decoupled_weight_decay", "maximize", "differentiable", "stochastic_rounding")
-_CHOICES = ("foreach", "fused")
-_EXCLUSIVE = (
-    ("fused", "foreach"),
-    ("fused", "differentiable"),
-    ("foreach", "differentiable"),
-    ("stochastic_rounding", "foreach"),
-    ("stochastic_rounding", "differentiable"),
-)
-_VELOCITY_DTYPES = (None, "float32", "float64", "bfloat16", "float16")
-
-
 def _make_state(state: dict[str, Tensor], keys: list[str], p: Tensor, velocity_dtype: str | None) -> None:
     """The velocities of a parameter before its first step."""
     if found := [key for key in keys if key in state]:
@@ -430,109 +388,3 @@ def _make_state(state: dict[str, Tensor], keys: list[str], p: Tensor, velocity_d
     dtype = getattr(torch, velocity_dtype) if velocity_dtype else None
     for key in keys:
         state[key] = torch.zeros_like(p, dtype=dtype, memory_format=torch.preserve_format)
-
-
-def normalize(group: dict[str, Any]) -> None:
-    """Check what schedulers, checkpoints and users may have written into a group, and give it its usual form.
-
-    Numbers become floats and sequences tuples of them; a `Damping` among the options becomes its betas and weights.
-
-    Raises:
-        ValueError: as `AggMo`, or a beta that is not 0 although its velocity is not stored.
-    """
-    betas, weights = group["betas"], group["weights"]
-    usual = isinstance(betas, tuple) and isinstance(weights, tuple)
-    if not (usual and all(type(x) is float for x in (*betas, *weights))):
-        damping = Damping.of(betas, None if isinstance(betas, Damping) else weights)
-        group["betas"], group["weights"] = betas, weights = damping.betas, damping.weights
-    group["stored"] = tuple(group["stored"])
-    _check_damping(betas, weights, group["stored"])
-    _normalize_options(group)
-
-
-@lru_cache(maxsize=256)
-def _check_damping(betas: tuple[float, ...], weights: tuple[float, ...], stored: tuple[int, ...]) -> None:
-    """Raise unless betas and weights are valid and every velocity they need is stored."""
-    damping = Damping(betas, weights)
-    if stored and stored[-1] >= len(damping):
-        raise ValueError(f"betas={betas} has {len(damping)} entries, but velocities are stored at positions {stored}")
-    for i, beta in enumerate(damping):
-        if beta and i not in stored:
-            raise ValueError(
-                f"betas[{i}] is {beta}, but was 0 when the parameter group was made, so its velocity is not stored. "
-                "OneCycleLR and CyclicLR write betas[0] unless they are made with cycle_momentum=False; to change "
-                "this beta yourself, make the group with a nonzero one"
-            )
-
-
-def _normalize_options(options: dict[str, Any]) -> None:
-    """Numbers as floats, dtypes by name; ValueError for one out of its range. Betas and weights are `Damping`'s."""
-    lr = options["lr"]
-    if not isinstance(lr, Tensor):
-        options["lr"] = _number(
-            "lr", lr, "the learning rate must be a finite number >= 0, or a tensor with one element"
-        )
-    elif lr.numel() != 1 or not lr.is_floating_point():
-        raise ValueError(f"lr is a tensor of shape {tuple(lr.shape)} and {lr.dtype}: it must have one real element")
-    options["weight_decay"] = _number("weight_decay", options["weight_decay"], "must be a finite number >= 0")
-    for name in _FLAGS:
-        if not isinstance(options[name], bool):
-            raise ValueError(f"{name}={options[name]!r}: must be True or False")
-    for name in _CHOICES:
-        if options[name] is not None and not isinstance(options[name], bool):
-            raise ValueError(f"{name}={options[name]!r}: must be True, False or None")
-    if options["fused"] and not fused.kernel_available():
-        raise ValueError(
-            "fused=True, but there is no kernel: it was installed without a compiler, or AGGMO_NO_KERNEL is set; "
-            "leave fused at None"
-        )
-    for one, other in _EXCLUSIVE:
-        if options[one] and options[other]:
-            raise ValueError(f"{one}=True with {other}=True: choose one of them")
-    if options["stochastic_rounding"]:
-        for name in ("rounding_seed", "rounding_step"):
-            value = options.setdefault(name, 0)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise ValueError(f"{name}={value!r}: must be a whole number >= 0")
-    dtype = options["velocity_dtype"]
-    name = str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else dtype
-    if name not in _VELOCITY_DTYPES:
-        raise ValueError(f"velocity_dtype={dtype!r}: must be one of the floating-point dtypes {_VELOCITY_DTYPES}")
-    options["velocity_dtype"] = name
-
-
-def _number(name: str, value: Any, allowed: str) -> float:
-    """The value as a float, if it is a finite number >= 0."""
-    if type(value) is not float:
-        try:
-            if isinstance(value, bool | str | bytes):
-                raise TypeError
-            number = float(value)
-        except (TypeError, ValueError, OverflowError):
-            raise ValueError(f"{name}={value!r}: {allowed}") from None
-    else:
-        number = value
-    if not 0.0 <= number < math.inf:
-        raise ValueError(f"{name}={value!r}: {allowed}")
-    return number
-
-
-def _check_tensor_lr(lr: float | Tensor) -> None:
-    """Raise ValueError for a learning rate out of range in a tensor; once, as looking into it may wait for a device."""
-    if isinstance(lr, Tensor) and not lr.is_meta and not 0.0 <= lr.item() < math.inf:
-        raise ValueError(f"lr={lr.item()!r} in a tensor: the learning rate must be finite and >= 0")
-
-
-def _check_params(group: dict[str, Any]) -> None:
-    """Raise ValueError where options do not fit the parameters."""
-    for p in group["params"]:
-        if group["velocity_dtype"] is not None and p.is_complex():
-            raise ValueError(
-                f"velocity_dtype={group['velocity_dtype']!r} cannot hold the velocities of a complex parameter: "
-                "leave it None"
-            )
-        if group["fused"] and not (p.is_cpu and p.is_floating_point()):
-            raise ValueError(
-                "`fused=True` requires all the params to be floating point Tensors of supported devices: ['cpu'], "
-                f"but one is {p.dtype} on {p.device.type}"
-            )

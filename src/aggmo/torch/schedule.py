@@ -8,7 +8,8 @@ from numbers import Integral, Real
 from typing import Any
 
 from aggmo.damping import Damping
-from aggmo.torch.optimizer import AggMo, normalize
+from aggmo.torch.optimizer import AggMo
+from aggmo.torch.options import normalize
 
 Rule = Callable[[int, float], float]
 

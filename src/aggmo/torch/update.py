@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.optim.optimizer import _default_to_fused_or_foreach
 
 from aggmo.torch import fused, rounding
 
@@ -51,12 +52,13 @@ def step(
     velocities: list[Tensor],
     options: Options,
     *,
-    foreach: bool,
+    foreach: bool | None,
     plan: fused.Plan | None,
 ) -> None:
     """Update parameters and velocities in place; `velocities` holds the stored ones, parameter by parameter.
 
-    With a plan, the C kernel takes all tensors to which it applies; the rest is for the loop or foreach.
+    With a plan, the C kernel takes all tensors to which it applies; the rest is for the loop or foreach, by default
+    what is faster on the parameters' devices.
     """
     if plan and fused.step(params, grads, velocities, options, plan):
         return
@@ -65,6 +67,8 @@ def step(
     left = rows(params, grads, velocities, len(options.stored))
     if plan:
         left = _step_fused(left, options)
+    if foreach is None and options.rounding_key is None:
+        _, foreach = _default_to_fused_or_foreach(params, options.differentiable, use_fused=False)
     terms = options.terms()
     if not foreach:
         start = 0
