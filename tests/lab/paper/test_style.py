@@ -145,3 +145,33 @@ def test_a_curve_that_ends_early_has_its_name_there():
     assert spots["diverges"] == pytest.approx((0.2, 0.5))
     assert spots["leaves"] == pytest.approx((0.5, 1.0))
     assert spots["goes on"] == pytest.approx((1.0, 0.1))
+
+
+@pytest.mark.parametrize(
+    ("limits", "major", "minor"),
+    [((1e-3, 1e2), {"10⁻³", "10⁻²", "10⁻¹", "10⁰", "10¹", "10²"}, {""}), ((2e-3, 9e-3), set(), {"3×10⁻³"})],
+)
+def test_powers_are_text(limits, major, minor):
+    with style.style():
+        figure = Figure()
+        axis = figure.subplots()
+        axis.set(yscale="log", ylim=limits)
+        style.write_powers(figure)
+        figure.draw_without_rendering()
+        shown = [
+            {label.get_text().replace("\N{MINUS SIGN}", "-") for label in axis.get_yticklabels(minor=which)}
+            for which in (False, True)
+        ]
+    assert major <= shown[0]
+    assert minor <= shown[1]
+    assert not any("$" in label for labels in shown for label in labels)
+
+
+def test_powers_leave_other_axes_alone():
+    figure = Figure()
+    axis = figure.subplots()
+    axis.set_yscale("log")
+    axis.yaxis.set_major_formatter("{x:g}")
+    style.write_powers(figure)
+    assert axis.yaxis.get_major_formatter()(1000) == "1000"
+    assert type(axis.xaxis.get_major_formatter()).__name__ == "ScalarFormatter"

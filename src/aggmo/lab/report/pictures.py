@@ -43,6 +43,7 @@ def drawn(picture: Picture) -> Drawing:
     with style.style():
         figure = Figure()
         picture.draw(figure)
+        style.write_powers(figure)
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # it is laid out now, and need not be again for each file
         files = {}

@@ -18,9 +18,10 @@ _NOTHING = "–"
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _CODE = re.compile(r"`([^`]+)`")
 _MATH = r"""
-    < <  > >  | |  − -  ± \pm  × \times  · \cdot  ∞ \infty  √ \surd  ∑ \sum  ∇ \nabla  ∈ \in  ‖ \|  ∥ \|
+    < <  > >  | |  − -  ± \pm  × \times  · \cdot  ∞ \infty  √ \surd  ∑ \sum  ∇ \nabla  ∈ \in  ‖ \|  ∥ \|  ∝ \propto
     ≤ \leq  ≥ \geq  ≈ \approx  ≠ \neq  ≡ \equiv  → \to  α \alpha  β \beta  γ \gamma  δ \delta  ε \varepsilon
     θ \theta  κ \kappa  λ \lambda  μ \mu  π \pi  ρ \rho  σ \sigma  φ \varphi  Δ \Delta  Λ \Lambda  Π \Pi  Σ \Sigma
+    ζ \zeta  η \eta  ξ \xi  τ \tau  χ \chi  ψ \psi  ω \omega  Γ \Gamma  Θ \Theta  Φ \Phi  Ψ \Psi  Ω \Omega
 """
 _TEX = {
     **{character: f"\\{character}" for character in "#$%&_{}"},
@@ -32,9 +33,9 @@ _TEX = {
     "’": "'",
     "…": r"\dots{}",
 }
-_RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹ᵀ", "-0123456789T")
+_RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹ᵀᵗ", "-0123456789Tt")
 _LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉ₜᵢ", "0123456789ti")
-_PIECES = re.compile("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹ᵀ]+|[₀₁₂₃₄₅₆₇₈₉ₜᵢ]+|.", re.DOTALL)
+_PIECES = re.compile("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹ᵀᵗ]+|[₀₁₂₃₄₅₆₇₈₉ₜᵢ]+|.", re.DOTALL)
 _SHORT = 20  # letters in a cell of a page, up to which it is one line
 _LONG = 40  # letters in a column of a LaTeX table, from which on its lines are broken
 
