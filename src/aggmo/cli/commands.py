@@ -6,6 +6,7 @@ import typer
 
 from aggmo.cli.compare import compare
 from aggmo.cli.explore import explore
+from aggmo.cli.reproduce import reproduce
 from aggmo.cli.tasks import tasks
 
 app = typer.Typer(
@@ -18,6 +19,7 @@ app = typer.Typer(
 app.command()(explore)
 app.command()(tasks)
 app.command()(compare)
+app.command()(reproduce)
 
 
 def _version(wanted: bool) -> None:

@@ -10,16 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
+from aggmo.lab.data.store import Store
 from aggmo.lab.driver import Summary
 from aggmo.lab.engine import End, Engine, Report
 from aggmo.lab.engine import Task as Work
-from aggmo.lab.paper import trial
 from aggmo.lab.paper.plan import FUNCTION, USUAL, Groups, chosen, first, members
-from aggmo.lab.paper.settings import SETTINGS
+from aggmo.lab.paper.settings import SCALES, SETTINGS
 from aggmo.lab.paper.tasks import paper_task
 from aggmo.lab.progress import duration
 from aggmo.lab.records import Trial
 from aggmo.lab.study import DATABASE, Study
+from aggmo.lab.trial import content, estimate, save_store, setting
 
 Curve = dict[str, NDArray[np.float64]]
 
@@ -123,10 +124,13 @@ class Experiment:
     def __init__(self, directory: Path, scale: str, tasks: Iterable[str], data_dir: Path | None = None) -> None:
         self.directory, self.scale = directory, scale
         self.names = [name for name in SETTINGS if name in set(tasks)]
-        self.store = trial.save_store(directory, data_dir, embedded=data_dir is None and scale == "quick")
-        self.tasks = {name: paper_task(name, scale, self.store) for name in self.names}
+        if scale not in SCALES:
+            raise ValueError(f"scale={scale!r}: must be one of {', '.join(SCALES)}")
+        embedded = data_dir is None and scale == "quick"
+        store = save_store(directory, data_dir, embedded=embedded) if self.names else Store(embedded=True)
+        self.tasks = {name: paper_task(name, scale, store) for name in self.names}
         self.groups: dict[str, Groups] = {
-            name: first(name, scale, trial.content(name, scale, task.description)) for name, task in self.tasks.items()
+            name: first(name, scale, content(name, scale, task)) for name, task in self.tasks.items()
         }
 
     def run(self, engine: Engine, console: Console, resume: str) -> Summary | None:
@@ -156,7 +160,7 @@ class Experiment:
 
     def evidence(self) -> Evidence:
         """What the trials found so far."""
-        if not self.tasks:
+        if not (self.directory / DATABASE).exists() or not self.tasks:
             return Evidence(self.scale)
         study = Study(self.directory)
         self._choose(study)
@@ -194,8 +198,8 @@ class Experiment:
             own = [each for each in waiting if each.settings["task"] == name]
             if not own:
                 continue
-            one = trial.estimate(task, trial.setting(own[0].settings)) / task.epochs
-            epochs = sum(each.settings.get("epochs", task.epochs) for each in own)
+            one = estimate(task, setting(own[0].settings)) / task.epochs
+            epochs = sum(each.settings.get("epochs", task.epochs) for each in own if "timed" not in each.settings)
             repeated = chosen_at_most(name, self.scale) * task.epochs
             total += one * (epochs + repeated)
             console.print(

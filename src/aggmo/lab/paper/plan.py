@@ -33,6 +33,10 @@ USUAL: dict[str, tuple[float, ...]] = {
     "aggmo": Damping.exponential(k=3).betas,
 }
 
+# What is timed for section 3, and in how many steps.
+TIMED: dict[str, list[float]] = {"sgd": [], "cm": [0.9], "adam": [0.9, 0.999], "aggmo": [0.0, 0.9, 0.99]}
+TIMED_STEPS = 20
+
 Groups = dict[str, list[Settings]]
 
 
@@ -42,10 +46,11 @@ def first(task: str, scale: str, content: str) -> Groups:
     Args:
         task: one of the paper's.
         scale: "paper", "small" or "quick".
-        content: the hash of the task's settings and data, as `aggmo.lab.paper.trial.content` gives it.
+        content: the hash of the task's settings and data, as `aggmo.lab.trial.content` gives it.
 
     Returns:
-        The settings by group: `tuning`, and for the autoencoder `figure-5` and `limits` (section 5.1).
+        The settings by group: `tuning`, `overhead` (section 3), and for the autoencoder `figure-5` and `limits`
+        (section 5.1).
 
     >>> groups = first("resnet32-c10", "quick", "0123456789ab")
     >>> len(groups["tuning"]), groups["tuning"][0]["optimizer"], groups["tuning"][0]["lr"]
@@ -62,6 +67,11 @@ def first(task: str, scale: str, content: str) -> Groups:
         for optimizer in settings.optimizers
     ]
     groups = {"tuning": grid(*parts, **common, seed=[CHOICE_SEED])}
+    groups["overhead"] = [
+        {"optimizer": optimizer, "betas": own, "lr": 1e-4, "task": task, "scale": scale, "content": content}
+        | {"seed": 0, "timed": TIMED_STEPS}
+        for optimizer, own in TIMED.items()
+    ]
     if task == "autoencoder":
         for name, probes in (("figure-5", FIGURE_5), ("limits", LIMITS)):
             own: list[dict[str, list[Any]]] = [
@@ -104,7 +114,8 @@ def chosen(task: str, scale: str, tuning: Sequence[Trial]) -> Groups:
     groups = {
         "train": best(tuning, "train"),
         "validation": best(tuning, "validation"),
-        "usual": [*best(usual, "train"), *best(usual, "validation")],
+        "usual-train": best(usual, "train"),
+        "usual-validation": best(usual, "validation"),
     }
     if isinstance(settings, TextSettings):
         with_momentum = [trial for trial in tuning if trial.settings["betas"]]

@@ -323,19 +323,23 @@ def table(task: str) -> str:
     scales = SETTINGS[task]
     rows = [["setting", *SCALES], ["", "", "", ""]]
     names = [each.name for each in fields(scales["paper"])]
-    rows += [[name, *(_cell(getattr(scales[scale], name)) for scale in SCALES)] for name in names]
+    rows += [[name, *(shown_value(getattr(scales[scale], name)) for scale in SCALES)] for name in names]
     rows.append(["damping", *(_dampings(task, scale) for scale in SCALES)])
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     rows[1] = ["-" * width for width in widths]
     return "\n".join(f"| {' | '.join(cell.ljust(w) for cell, w in zip(row, widths, strict=True))} |" for row in rows)
 
 
-def _cell(value: Any) -> str:
-    """A value of the table."""
+def shown_value(value: Any) -> str:
+    """A value in a table.
+
+    >>> shown_value({"cm": (0.9, 0.99)}), shown_value(None), shown_value(5000)
+    ('cm=0.9 0.99', 'all', '5,000')
+    """
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}={_cell(inner)}" for name, inner in value.items())
+        return ", ".join(f"{name}={shown_value(inner)}" for name, inner in value.items())
     if isinstance(value, tuple):
-        return " ".join(map(_cell, value))
+        return " ".join(map(shown_value, value))
     if isinstance(value, bool) or not isinstance(value, int):
         return "all" if value is None else str(value)
     return f"{value:,}"
@@ -345,7 +349,7 @@ def _dampings(task: str, scale: str) -> str:
     """The damping grids of a task."""
     grids = dampings(task, scale)
     names = [name for name in SETTINGS[task][scale].optimizers if name in grids]
-    return ", ".join(f"{name} {_cell(grids[name])}" for name in names)
+    return ", ".join(f"{name} {shown_value(grids[name])}" for name in names)
 
 
 @dataclass(frozen=True, slots=True)

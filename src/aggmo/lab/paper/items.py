@@ -1,0 +1,84 @@
+"""Every item of the paper: its name, the tasks whose trials it needs, and the function that makes it."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from aggmo.lab.paper import autoencoder, averaging, classification, landscapes, language, online, overhead, quadratics
+from aggmo.lab.paper.experiment import Evidence
+from aggmo.lab.paper.result import Result
+from aggmo.lab.paper.settings import SETTINGS
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A figure, a table or a claim of the paper.
+
+    Attributes:
+        name: as "figure-1".
+        shows: in a few words, for the list.
+        make: from the evidence to the result.
+        tasks: whose trials it needs; none for theory.
+    """
+
+    name: str
+    shows: str
+    make: Callable[[Evidence], Result]
+    tasks: tuple[str, ...] = ()
+
+
+ITEMS = (
+    Item("figure-1", "CM, Nesterov and AggMo on quadratics", quadratics.figure_1),
+    Item("figure-2", "velocities along a trajectory", quadratics.figure_2),
+    Item("figure-3", "rates by condition number", quadratics.figure_3),
+    Item("section-2", "Nesterov's damping on a quadratic, best learning rates", quadratics.theorem),
+    Item("section-3", "the cost of AggMo's step", overhead.overhead, tuple(SETTINGS)),
+    Item("table-1", "autoencoder errors", autoencoder.table_1, ("autoencoder",)),
+    Item("figure-4", "autoencoder convergence", autoencoder.figure_4, ("autoencoder",)),
+    Item("figure-5", "autoencoder by damping", autoencoder.figure_5, ("autoencoder",)),
+    Item("section-5.1-stability", "largest stable learning rates", autoencoder.limits, ("autoencoder",)),
+    Item("table-2", "classification accuracy", classification.table_2, ("cnn5", "resnet32-c10", "resnet32-c100")),
+    Item("figure-6", "ResNet-32 on CIFAR-100", classification.figure_6, ("resnet32-c100",)),
+    Item("section-5.2-no-batch-norm", "no batch norm", classification.no_batch_norm, ("resnet32-c100-nobn",)),
+    Item("section-5.2-default", "default damping", classification.default_convergence, ("cnn5", "resnet32-c10")),
+    Item("table-3", "Penn Treebank perplexity", language.table_3, ("lstm",)),
+    Item("figure-7", "language model convergence", language.figure_7, ("lstm",)),
+    Item("section-5.3", "clipping, decay, range of learning rates", language.section_5_3, ("lstm",)),
+    Item("appendix-a", "Nesterov momentum as AggMo", landscapes.appendix_a),
+    Item("appendix-b", "velocities in one dimension", quadratics.appendix_b),
+    Item("appendix-c-identities", "difference equation and B", quadratics.appendix_c),
+    Item("appendix-c-regret", "regret and its bound", online.appendix_c_regret),
+    Item("appendix-c-lemma", "Lemma 1", online.appendix_c_lemma),
+    Item("appendix-e-toy", "winding funnels", landscapes.appendix_e_toy),
+    Item("appendix-e-default", "autoencoder at default damping", autoencoder.appendix_e_default, ("autoencoder",)),
+    Item("appendix-f", "Beta-averaged momentum", averaging.appendix_f),
+)
+
+
+def choose(names: Sequence[str]) -> list[Item]:
+    """The items of these names in the paper's order, all if there are none.
+
+    Raises:
+        ValueError: no item has such a name.
+
+    >>> [item.name for item in choose(["table-1", "figure-1"])]
+    ['figure-1', 'table-1']
+    >>> choose(["figure-8"])
+    Traceback (most recent call last):
+        ...
+    ValueError: item 'figure-8': must be one of those that `aggmo reproduce --list` shows
+    """
+    known = {item.name for item in ITEMS}
+    for name in names:
+        if name not in known:
+            raise ValueError(f"item {name!r}: must be one of those that `aggmo reproduce --list` shows")
+    return [item for item in ITEMS if not names or item.name in names]
+
+
+def tasks(items: Iterable[Item]) -> list[str]:
+    """The tasks that some items need, in the order of the settings.
+
+    >>> tasks(choose(["table-3", "table-1"]))
+    ['autoencoder', 'lstm']
+    """
+    wanted = {task for item in items for task in item.tasks}
+    return [task for task in SETTINGS if task in wanted]
