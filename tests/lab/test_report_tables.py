@@ -88,7 +88,7 @@ def test_html_shows_every_cell(table):
     reader = Cells()
     reader.feed(as_html(table))
     assert reader.open == []
-    assert [[cell.replace("\u00a0", " ") for cell in row] for row in reader.rows] == [
+    assert reader.rows == [
         list(table.columns),
         *([shown(cell) for cell in row] for row in table.rows),
     ]

@@ -81,19 +81,17 @@ def as_html(table: Table) -> str:
     </div>
     </figure>
     """
-    kinds = [' class="number"' if numeric else "" for numeric in _numeric(table)]
-    heads = [
-        f'<th{kind} scope="col">{_unbroken(prose(head))}</th>' for head, kind in zip(table.columns, kinds, strict=True)
-    ]
-    rows = [
-        "".join(_html_cell(cell, kind, i) for i, (cell, kind) in enumerate(zip(row, kinds, strict=True)))
-        for row in table.rows
-    ]
+    numeric = _numeric(table)
+    heads = "".join(_html_cell(head, number, "col") for head, number in zip(table.columns, numeric, strict=True))
+    rows = []
+    for row in table.rows:
+        scopes = ["" if numeric[0] else "row"] + [""] * len(row)  # text in the first column is the head of the row
+        rows.append("".join(map(_html_cell, row, numeric, scopes)))
     caption = prose(table.caption)
     return (
         f'<figure class="table"><figcaption>{caption}</figcaption>'
         f'<div class="scroll" tabindex="0" role="region" aria-label="{html.escape(_plain(table.caption))}">'
-        f"<table><thead><tr>{''.join(heads)}</tr></thead>"
+        f"<table><thead><tr>{heads}</tr></thead>"
         f"<tbody>{''.join(f'<tr>{row}</tr>' for row in rows)}</tbody></table></div></figure>"
     )
 
@@ -223,19 +221,14 @@ def _plain(text: str) -> str:
     return _CODE.sub(r"\1", text)
 
 
-def _html_cell(cell: Cell, kind: str, column: int) -> str:
-    """A cell, which heads its row if it is text in the first column."""
-    text = prose(shown(cell))
-    in_one_line = isinstance(cell, Score)  # as all columns of numbers
-    text = text.replace(" (", " <small>(").replace(")", ")</small>") if in_one_line else _unbroken(text)
-    if column == 0 and not kind:
-        return f'<th scope="row">{text}</th>'
-    return f"<td{kind}>{text}</td>"
-
-
-def _unbroken(text: str) -> str:
-    """Short text with spaces at which no line ends."""
-    return text if len(text) > _SHORT or "<" in text else text.replace(" ", "\u00a0")
+def _html_cell(cell: Cell, number: bool, scope: str) -> str:
+    """A cell, or the head of a row or a column; short text stays in one line, as numbers do."""
+    text = shown(cell)
+    kind = ' class="number"' if number else ' class="short"' if len(text) <= _SHORT else ""
+    written = prose(text)
+    if isinstance(cell, Score):
+        written = written.replace(" (", " <small>(").replace(")", ")</small>")
+    return f'<th{kind} scope="{scope}">{written}</th>' if scope else f"<td{kind}>{written}</td>"
 
 
 def _latex_column(table: Table, column: int, numeric: bool) -> str:
