@@ -12,10 +12,21 @@ from aggmo.theory.poles import Poles, felt_rate, meeting_steps
 
 
 class Profile:
-    """The rate of what theta feels over all stable steps, in a table made once, with its dips.
+    """The rate of what theta feels over all stable steps, in a table made once.
 
     The table is dense where roots meet, for the rate has the shape of a square root there, and it is interpolated in
-    the logarithms of step and rate.
+    the logarithms of step and rate. The rate rises to one maximum, or a range of equal ones, and falls; so the least
+    rate over a range of steps is at one of its ends.
+
+    Proof. Let r < 1. The step at which an eigenvalue crosses the circle of radius r at r, or at -r, is c(r), or c(-r):
+    one each. A complex pair with real part x crosses where Im c = 0, that is
+
+        sum_i w_i (beta_i - r^2) / (r^2 + beta_i^2 - 2 beta_i x) = 0
+
+    which has at most one solution x: as functions of x the terms have poles beyond r, those of beta > r^2 below
+    (1 + r^2) / 2, the negative ones of beta < r^2 above, and a sum of a / (X - x) has no more zeros than its a, ordered
+    by X, change their signs. Thus there are at most three crossings, while two separate ranges of steps with all
+    eigenvalues inside would take four, for at 0 and far out they are not.
 
     Args:
         p: the poles of a damping vector.
@@ -32,7 +43,6 @@ class Profile:
 
     def __init__(self, p: Poles, largest: float, points: int = 1000, exact: bool = True) -> None:
         self.p, self.exact = p, exact
-        self.dips = self.depths = np.empty(0)
         meetings = meeting_steps(p)
         if not len(meetings):
             return
@@ -41,12 +51,10 @@ class Profile:
         nodes = (1.0 - np.cos(np.linspace(0.0, np.pi, points))) / 2.0
         logs = np.concatenate([low + (high - low) * nodes for low, high in itertools.pairwise(marks)])
         logs = logs[np.diff(logs, prepend=-np.inf) > 1e-13]
-        self.table = np.exp(logs)
-        rates = felt_rate(p, self.table)
+        table = np.exp(logs)
         # The rate is 0 at the limit but for rounding.
-        self.spline = PchipInterpolator(logs, np.log(np.maximum(rates, 1e-300)))
-        self.scan = self.table[self.table >= meetings[0]]
-        self._find_dips(rates)
+        self.spline = PchipInterpolator(logs, np.log(np.maximum(felt_rate(p, table), 1e-300)))
+        self.scan = table[table >= meetings[0]]
 
     def best(self, kappa: Floats) -> tuple[Floats, Floats]:
         """The learning rate with the best worst rate over [lr/kappa, lr] for each condition number, and this rate.
@@ -57,30 +65,10 @@ class Profile:
         """
         if not len(self.p.distances):
             return 2.0 / (self.p.total * (1.0 + 1.0 / kappa)), 2.0 / (kappa + 1.0)
-        which, at = _candidates(self._worst(self._tabulated, self.scan, kappa[:, None]))
-        around = self.scan[np.maximum(at - 1, 0)], self.scan[np.minimum(at + 1, len(self.scan) - 1)]
+        at = _middle_of_highest(_worst(self._tabulated, self.scan, kappa[:, None]))
+        around = self.scan[np.maximum(at - 2, 0)], self.scan[np.minimum(at + 2, len(self.scan) - 1)]
         rate, rounds = (self._computed, 12) if self.exact else (self._tabulated, 6)
-        lr, worst = zoom(lambda lr: self._worst(rate, lr, kappa[which]), *around, rounds)
-        order = np.lexsort((-worst, which))
-        first = order[np.unique(which[order], return_index=True)[1]]
-        return lr[first], worst[first]
-
-    def _find_dips(self, rates: Floats) -> None:
-        """Where the rate is lower than on both sides, by more than rounding."""
-        sides = np.minimum(np.maximum.accumulate(rates), np.maximum.accumulate(rates[::-1])[::-1])
-        least = (rates[1:-1] <= rates[:-2]) & (rates[1:-1] <= rates[2:])
-        at = 1 + np.flatnonzero(least & (rates < sides * (1.0 - 1e-9))[1:-1])
-        if len(at):
-            self.dips, negative = zoom(lambda c: -self._computed(c), self.table[at - 1], self.table[at + 1])
-            self.depths = -negative
-
-    def _worst(self, rate: Callable[[Floats], Floats], lr: Floats, kappa: Floats) -> Floats:
-        """The least rate in [lr/kappa, lr]: at one of the ends or in a dip between them."""
-        lowest = lr / kappa
-        worst = np.minimum(rate(lr), rate(lowest))
-        for dip, depth in zip(self.dips, self.depths, strict=True):
-            worst = np.where((lowest < dip) & (dip < lr), np.minimum(worst, depth), worst)
-        return worst
+        return zoom(lambda lr: _worst(rate, lr, kappa), *around, rounds)
 
     def _computed(self, c: Floats) -> Floats:
         return felt_rate(self.p, c.ravel()).reshape(c.shape)
@@ -105,13 +93,12 @@ def zoom(f: Callable[[Floats], Floats], low: Floats, high: Floats, rounds: int =
     return x[top, each], y[top, each]
 
 
-def _candidates(values: Floats) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Row and column of what may hide the maximum of a row: the middle of its highest points, peaks not 2 % lower."""
-    top = values.max(axis=1, keepdims=True)
-    padded = np.pad(values, ((0, 0), (1, 1)), constant_values=-np.inf) * (1.0 + 1e-9)
-    peak = (values > padded[:, :-2]) & (values > padded[:, 2:]) & (values >= 0.98 * top)
-    for row, highest in zip(peak, values >= top * (1.0 - 1e-10), strict=True):
-        ties = np.flatnonzero(highest)
-        row[ties[len(ties) // 2]] = True
-    rows, columns = np.nonzero(peak)
-    return rows, columns
+def _worst(rate: Callable[[Floats], Floats], lr: Floats, kappa: Floats) -> Floats:
+    """The least rate in [lr/kappa, lr], which is at one of the ends."""
+    return np.minimum(rate(lr), rate(lr / kappa))
+
+
+def _middle_of_highest(values: Floats) -> npt.NDArray[np.intp]:
+    """The column of the highest value of each row, the one in the middle if there are many."""
+    highest = values >= values.max(axis=1, keepdims=True) * (1.0 - 1e-10)
+    return np.array([(columns := np.flatnonzero(row))[len(columns) // 2] for row in highest])

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 
-from aggmo.damping import Damping
+from aggmo.damping import MOST, Damping
 from aggmo.theory.arguments import Floats, array, number, whole
 from aggmo.theory.poles import Poles, meeting_steps, poles
 from aggmo.theory.profile import Profile, zoom
@@ -111,9 +111,9 @@ def best_lr(
 
         rate = max over lr of min over 1/kappa <= lambda <= 1 of 1 - rho(lr lambda)
 
-    The least rate is that of an end of [lr/kappa, lr], or a dip of the rate between them. It is scanned over lr, which
-    need not be less than c_low (below, the rate rises), and maximised in the brackets where it is highest. Where a
-    range of lr does equally well it is one in the middle.
+    The least rate is that of an end of [lr/kappa, lr] (`aggmo.theory.profile.Profile` has the proof), so that it rises
+    to one maximum and falls. It is scanned over lr, which need not be less than c_low (below, the rate rises), and
+    maximised in a bracket around the highest. Where a range of lr does equally well it is one in the middle.
 
     Args:
         damping: the damping vector, or its betas.
@@ -232,24 +232,29 @@ def design(low: float, high: float, k: int) -> Damping:
 
     A minimax problem in the logarithms of 1 - beta and in the weights, solved by sequential quadratic programming from
     a start made of the design for k - 1 and one more velocity, in turn beyond and between the others. It is a local
-    optimum, the same in every run, and never worse than that for k - 1; a velocity that does not help has weight 0. It
-    takes a few seconds for k = 3, and is kept for a second call.
+    optimum, the same in every run, and never worse than that for k - 1. A velocity that does not help has weight 0, and
+    after it no other is tried. It takes a few seconds for k = 3, and is kept for a second call.
 
     Args:
         low, high: the range of condition numbers, 1 <= low <= high.
-        k: the number of velocities, >= 1.
+        k: the number of velocities, from 1 to 1000.
 
     Returns:
         The damping vector, betas rising, weights of sum 1.
 
     Raises:
-        ValueError: a range that is none, or k < 1.
+        ValueError: a range that is none, or k out of range.
 
     >>> damping = design(10, 1e4, k=1)
     >>> round(damping.betas[0], 3), round(slowdown(damping, 10, 1e4), 3)
     (0.867, 6.95)
     """
-    return _design(*_range(low, high), whole("k", k, least=1))
+    low, high = _range(low, high)
+    if whole("k", k, least=1) > MOST:
+        raise ValueError(f"k={k!r}: must be at most {MOST}")
+    for velocities in range(1, k):  # each finds the one before it kept
+        _design(low, high, velocities)
+    return _design(low, high, k)
 
 
 @cache
@@ -262,6 +267,8 @@ def _design(low: float, high: float, k: int) -> Damping:
     else:
         less = _design(low, high, k - 1)
         padded = Damping((0.0, *less.betas), (0.0, *less.weights))
+        if 0.0 in less.weights:
+            return padded
         d, w = 1.0 - np.array(less.betas[::-1]), np.array(less.weights[::-1])  # distances rise
         places = d[0] / math.e, *np.sqrt(d[1:] * d[:-1]), math.sqrt(d[-1])
         starts = [(np.append(d, place), np.append(0.8 * w, 0.2)) for place in places]
