@@ -1,5 +1,6 @@
 """Tasks of a few milliseconds an epoch, for the tests of the lab's training; as `small_tasks:function` for `find`."""
 
+import time
 from typing import NamedTuple
 
 import torch
@@ -119,6 +120,31 @@ def language(**options):
             **options,
         }
     )
+
+
+def slow():
+    """A task whose epochs take 50 ms more than they have to."""
+
+    def patiently(_):
+        time.sleep(0.05)
+        return 1.0
+
+    return classification(name="slow", schedule=patiently)
+
+
+def failing():
+    """A task that does not come through its second epoch."""
+
+    def once(scores):
+        if scores:
+            raise ArithmeticError("one epoch is enough")
+        return 1.0
+
+    return classification(name="failing", schedule=once)
+
+
+def misfit():
+    return classification(name="misfit", model=lambda: nn.Linear(3, 3))
 
 
 def broken():

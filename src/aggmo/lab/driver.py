@@ -240,7 +240,8 @@ def _closing(trials: Sequence[Trial], progress: Progress, interrupted: bool, res
         f"{progress.name}: {summary.finished} of {total} trials have finished{diverged}{progress.best_so_far()}"
     )
     for trial in [trial for trial in trials if trial.status == "failed"][:3]:
-        progress.say(f"failed: {progress.described(trial.settings)}: {_last_line(trial.error)}")
+        described = progress.described(trial.settings)
+        progress.say(f"failed: {described}{': ' * bool(described)}{_last_line(trial.error)}")
     if summary.failed:
         progress.say(f"{summary.failed} failed, and are tried again when asked; the database has the whole errors")
     if interrupted:

@@ -68,7 +68,7 @@ def as_cifar100() -> Images:
 
 def _digits() -> tuple[Whole, Whole]:
     """Pixels from 0 to 16, and the digits."""
-    from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # takes a second to import
+    from sklearn.datasets import load_digits  # takes a second to import
 
     digits = load_digits()
     return digits.images.astype(np.int64), digits.target.astype(np.int64)
