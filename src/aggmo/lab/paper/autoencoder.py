@@ -50,7 +50,7 @@ def table_1(evidence: Evidence) -> Result:
         " and test error. The best damping is 0.99 for CM and Nesterov, and K = 4 for AggMo.",
         (),
         (_errors_table(evidence, "table-1", TABLE_1, "train", "validation"),),
-        verdict(table_1_checks(evidence)),
+        verdict(table_1_checks(evidence), evidence.conclusive),
         settings_table(evidence, TASK),
         notes(evidence, TASK),
         evidence.cost(TASK),
@@ -95,7 +95,7 @@ def figure_4(evidence: Evidence) -> Result:
             ),
         ),
         (),
-        verdict(figure_4_checks(evidence)),
+        verdict(figure_4_checks(evidence), evidence.conclusive),
         settings_table(evidence, TASK),
         ("The speed of a run is the mean over its epochs of the logarithm of its training error.",),
         evidence.cost(TASK),
@@ -141,7 +141,7 @@ def figure_5(evidence: Evidence) -> Result:
             ),
         ),
         (Table("figure-5-stability", "The runs of the figure.", heads, tuple(rows)),),
-        verdict(figure_5_checks(evidence)),
+        verdict(figure_5_checks(evidence), evidence.conclusive),
         settings_table(evidence, TASK),
         (
             "A run counts as stable if no loss is infinite or not a number, and if its training error at the end is at"
@@ -196,7 +196,7 @@ def limits(evidence: Evidence) -> Result:
                 tuple(rows),
             ),
         ),
-        verdict(limit_checks(evidence)),
+        verdict(limit_checks(evidence), evidence.conclusive),
         settings_table(evidence, TASK),
         (
             "On a quadratic this is not so: the limits of lr·λ are 4.0 for CM with 0.999, 1.33 for Nesterov, and 3.16"
@@ -253,7 +253,7 @@ def appendix_e_default(evidence: Evidence) -> Result:
         "With default damping, AggMo has much smaller errors than CM and Nesterov with β = 0.9.",
         (),
         (_errors_table(evidence, "appendix-e-default", DEFAULTS, "usual-train", "usual-validation"),),
-        verdict(default_checks(evidence)),
+        verdict(default_checks(evidence), evidence.conclusive),
         settings_table(evidence, TASK),
         notes(evidence, TASK)[:1],
         evidence.cost(TASK),

@@ -18,6 +18,7 @@ HOW = (
     "Reproduced if all parts hold, partly if some do, not reproduced if none does; not at this scale if none can be"
     " told, for lack of numbers or because the differences are within two standard errors."
 )
+STANDING_IN = "On stand-ins for the paper's data, a part that does not hold counts as one that cannot be told."
 
 
 def outcome(checks: Sequence[Check]) -> Outcome:
@@ -33,18 +34,25 @@ def outcome(checks: Sequence[Check]) -> Outcome:
     return "not reproduced" if False in holds else "not at this scale"
 
 
-def verdict(checks: Sequence[Check]) -> Verdict:
+def verdict(checks: Sequence[Check], conclusive: bool = True) -> Verdict:
     """The verdict with its rule, the parts that it is about, and its reason, which names those that do not hold.
+
+    Args:
+        checks: the parts.
+        conclusive: False where a part that does not hold tells nothing, as on data that stand in for the paper's.
 
     >>> verdict([Check("K = 4 is stable", False, "loss nan"), Check("K = 5 is not", True)]).reason
     '1 of 2 parts holds. Not so: K = 4 is stable.'
     """
+    if not conclusive:
+        checks = [check._replace(holds=check.holds or None) for check in checks]
     told = sum(check.holds is True for check in checks)
     parts = [f"{told} of {len(checks)} parts {'holds' if told == 1 else 'hold'}"]
     for answer, words in ((False, "Not so"), (None, "Cannot be told")):
         if claims := [check.claim for check in checks if check.holds is answer]:
             parts.append(f"{words}: {'; '.join(claims)}")
-    return Verdict(outcome(checks), HOW, ". ".join(parts) + ".", tuple(checks))
+    how = HOW if conclusive else f"{HOW} {STANDING_IN}"
+    return Verdict(outcome(checks), how, ". ".join(parts) + ".", tuple(checks))
 
 
 def less(claim: str, one: Score | None, other: Score | None) -> Check:
