@@ -6,7 +6,10 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+import aggmo.explore
 from aggmo import Damping
+from aggmo.explore.presets import PRESETS
+from aggmo.explore.trajectories import trajectories
 from aggmo.lab.paper.style import MUTED, colour, ordered, style
 from aggmo.theory.averaging import descend, impulse_response, moments, response_error, sampled, sampling_error
 from aggmo.theory.online import periodic
@@ -86,6 +89,16 @@ def average_regret(directory):
     save(figure, directory / "average_regret.svg")
 
 
+def explorer(directory):
+    """The first chart of the explorer at its preset of figure 2, with the page's own colours."""
+    chosen = PRESETS["Figure 2: passive damping"].settings
+    view = trajectories(chosen.damping, chosen.rival, "CM", chosen.lr, chosen.curvature, chosen.steps)
+    colours = (Path(aggmo.explore.__file__).parent / "page.css").read_text()
+    start, end = view.charts[0].split(">", 1)
+    font = 'font-family="sans-serif" font-size="12" xmlns="http://www.w3.org/2000/svg"'
+    (directory / "explorer.svg").write_text(f"{start} {font}><style>{colours}</style>{end}")
+
+
 def label(axis, x, y, text, tone):
     """The name of a curve at its end, instead of a legend."""
     axis.annotate(text, (x, y), (6, 0), textcoords="offset points", color=tone, va="center", fontsize=9)
@@ -100,7 +113,7 @@ def draw(directory):
     """All pictures, into a directory that is made if need be."""
     directory.mkdir(parents=True, exist_ok=True)
     with style():
-        for picture in (beta_averaged, response_errors, average_regret):
+        for picture in (beta_averaged, response_errors, average_regret, explorer):
             picture(directory)
 
 

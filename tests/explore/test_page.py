@@ -1,13 +1,17 @@
 """The page in a browser, used as a person does; what it shows against `aggmo.theory` and closed forms."""
 
 import re
+from pathlib import Path
 
 import pytest
 import torch
+from explorer import expected
 
+import aggmo.explore
 from aggmo import AggMo, Damping
 from aggmo.explore.presets import PRESETS
 from aggmo.explore.settings import query
+from aggmo.lab.paper.style import OPTIMIZERS
 
 ALL = {"trajectories", "rates", "poles", "paths", "responses"}
 # By the name of its slider: the setting, and the views that depend on it.
@@ -87,6 +91,9 @@ def test_the_comparison_is_chosen_from_a_list(fresh):
     fresh.shows(versus="nesterov")
     assert changed(drawn, fresh.drawn()) == ALL - {"paths"}  # which has both
     assert "Nesterov, β = 0.99" in fresh.page.locator("[data-view=poles] .key").inner_text()
+    colour = "one => getComputedStyle(one).stroke"
+    green = fresh.page.locator("[data-view=paths] .line.nesterov").first.evaluate(colour)
+    assert fresh.page.locator("[data-view=rates] .line.rival").first.evaluate(colour) == green
 
 
 @pytest.mark.parametrize(
@@ -262,6 +269,12 @@ def test_the_page_fits_and_the_controls_stay_in_sight(explore, width, height):
     opened.shows(alpha=value)
 
 
+def test_the_colours_of_the_optimizers_are_those_of_the_lab():
+    written = (Path(aggmo.explore.__file__).parent / "page.css").read_text()
+    for ours, theirs in (("aggmo", "aggmo"), ("classical", "cm"), ("nesterov", "nesterov")):
+        assert tuple(re.findall(rf"--{ours}: (#[0-9a-f]{{6}})", written)) == OPTIMIZERS[theirs]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_colours_follow_the_system_and_can_be_read(explore, scheme):
     page = explore(scheme=scheme).page
@@ -282,3 +295,22 @@ def luminance(page, colour):
     )
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (one / 255 for one in channels)]
     return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_what_the_presets_say_is_so():
+    """The claims of the figures in numbers of theory: those that the notes of the presets make."""
+    shown = {name.split(":")[0]: expected(preset.settings) for name, preset in PRESETS.items()}
+    velocities = shown["Figure 2"]["trajectories"]
+    assert velocities["turned 2"] < velocities["turned 3"]
+    rest = [shown["Figure 1 (d)"]["trajectories"][f"settled aggmo {curvature}"] for curvature in ("1", "0.1", "0.01")]
+    assert rest == [72, 209, 673]
+    oscillating = shown["Figure 1 (b)"]["trajectories"]
+    assert all(oscillating[f"settled aggmo {curvature}"] == float("inf") for curvature in ("1", "0.1", "0.01"))
+    same = shown["Appendix A"]["paths"]  # the last of this name: Rosenbrock, with equal weights
+    assert same["gap aggmo"] == pytest.approx(same["gap nesterov"], rel=0.1)
+    assert same["gap aggmo"] != pytest.approx(same["gap nesterov"], rel=1e-3)
+    exact = expected(PRESETS["Appendix A: Nesterov as AggMo, quadratic"].settings)["paths"]
+    assert exact["gap aggmo"] == pytest.approx(exact["gap nesterov"], rel=1e-12)
+    toy = shown["Appendix E"]["paths"]
+    assert toy["gap aggmo"] < 1e-3 < 0.4 < toy["gap classical"]
+    assert shown["Appendix F"]["responses"]["lag 1"] == pytest.approx(100 / 101, rel=1e-12)

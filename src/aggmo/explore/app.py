@@ -211,9 +211,10 @@ def _(
     now["settings"] = settings
     _told = problem and settings == Settings()  # until something is chosen
     _problem = f'<p class="problem" role="alert">{escape(problem)}</p>' if _told else ""
+    _line, _link = escape(code(settings)), escape(query(settings))
     mo.Html(
-        f'{_problem}<div class="carry" data-link="{escape(query(settings))}"><code>{escape(code(settings))}</code>'
-        f'<button type="button" data-copy="{escape(code(settings))}">Copy the PyTorch line</button>'
+        f'{_problem}<div class="carry" data-versus="{versus.value}" data-link="{_link}"><code>{_line}</code>'
+        f'<button type="button" data-copy="{_line}">Copy the PyTorch line</button>'
         '<button type="button" data-copy-link="">Copy a link to this page</button></div>'
     )
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-COLUMNS = 360  # a line has no more points than twice this: the picture is not wider
+COLUMNS = 160  # a curve has no more points than twice this; it is not drawn much wider
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,9 @@ class Chart:
         """Left, top, width and height of what is inside the axes.
 
         >>> Chart("", Axis("x", 0, 1), Axis("y", 0, 1)).plot
-        (46, 26, 364, 194)
+        (46, 26, 350, 194)
         """
-        return 46, 26, self.width - 56, self.height - 66
+        return 46, 26, self.width - 70, self.height - 66
 
     def points(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
         """Where they lie in the plot, in its units.
@@ -181,8 +181,15 @@ def key(names: Sequence[tuple[str, str]]) -> str:
 
 
 def _path(points: Floats) -> str:
-    """The data of a path through the points."""
-    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points.tolist())
+    """The data of a path through the points, without those too near to the one before to be seen."""
+    first, *rest = points.tolist()
+    kept = [first]
+    for point in rest:
+        if abs(point[0] - kept[-1][0]) + abs(point[1] - kept[-1][1]) >= 0.4:
+            kept.append(point)
+    if len(kept) == 1:
+        kept.append(first)
+    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in kept)
 
 
 def _extremes(y: Floats) -> npt.NDArray[np.intp]:

@@ -85,8 +85,8 @@ def paths(damping: Damping, beta: float, landscape: str, x: float, y: float, lr:
         words = f"left at step {len(points) - 1}" if gone else ""
         numbers[f"gap {style}"] = Number(f"f − least, {name}", float(gaps[style][-1]), words)
     text = (
-        f"The {shown.name}, from a start that you drag in the picture or type, for {steps} steps at the chosen lr. "
-        "A path that leaves the picture for good has too large an lr for the steepest curvature it met."
+        f"Here: {shown.name}. From a start that you drag in the picture or type, {steps} steps at the chosen lr. "
+        "A path that leaves for good has too large an lr for the steepest curvature it met."
     )
     names = [(style, name) for name, style, _ in reversed(runs)]
     charts = (plane.svg(), _fall(gaps, steps))
@@ -101,7 +101,7 @@ def contours(landscape: str) -> tuple[Floats, ...]:
     True
     """
     shown = LANDSCAPES[landscape]
-    x, y = np.linspace(*shown.x, 160), np.linspace(*shown.y, 160)
+    x, y = np.linspace(*shown.x, 120), np.linspace(*shown.y, 120)
     heights = np.log10(shown.function(np.stack(np.meshgrid(x, y), axis=-1)) - shown.function.least + 1e-3)
     generator = contour_generator(x, y, heights)
     levels = np.linspace(heights.min(), heights.max(), 14)[1:-1]
@@ -113,7 +113,7 @@ def _plane(landscape: str) -> Chart:
     shown = LANDSCAPES[landscape]
     data = f' data-drag="{shown.x[0]} {shown.x[1]} {shown.y[0]} {shown.y[1]}"'
     name = f"From above: {shown.name}"
-    chart = Chart(name, Axis("x", *shown.x), Axis("y", *shown.y), 380, 390, data)
+    chart = Chart(name, Axis("x", *shown.x), Axis("y", *shown.y), 420, 400, data)
     for line in contours(landscape):
         chart.line(line[:, 0], line[:, 1], "contour")
     least_x, least_y = shown.function.minimum
@@ -125,7 +125,7 @@ def _fall(gaps: dict[str, Floats], steps: int) -> str:
     """How far the function falls."""
     top = max(float(gap[0]) for gap in gaps.values())
     high = 10.0 ** (np.ceil(np.log10(max(top, 1e-6))) + 1)
-    chart = Chart("f − least", Axis("step", 0, steps), Axis("", high * 1e-8, high, log=True), 420, 300)
+    chart = Chart("f − least", Axis("step", 0, steps), Axis("", high * 1e-8, high, log=True), 420, 400)
     for style, gap in gaps.items():
         chart.curve(np.maximum(gap, high * 1e-10), style)
     return chart.svg()

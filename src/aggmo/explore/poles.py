@@ -32,7 +32,7 @@ def poles(damping: Damping, rival: Damping, name: str, step: float) -> View:
         "complex": Number("its eigenvalues", float(oscillates), "a complex pair" if oscillates else "all real"),
         "limit": Number("stable for lr·λ below", end),
         "low": Number("under-damped from", float(low), digits(low) if complex_steps else "never"),
-        "high": Number("to", float(high), digits(high) if complex_steps else "never"),
+        "high": Number("under-damped up to", float(high), digits(high) if complex_steps else "never"),
         "radius rival": Number(f"ρ, {name}", float(spectral_radius(rival, step))),
     }
     text = (
@@ -46,7 +46,7 @@ def poles(damping: Damping, rival: Damping, name: str, step: float) -> View:
 
 def _plane(damping: Damping, rival: Damping, step: float) -> str:
     """The complex plane, to scale."""
-    chart = Chart("Eigenvalues in the complex plane", Axis("Re z", -1.4, 1.4), Axis("Im z", -1.4, 1.4), 360, 370)
+    chart = Chart("Eigenvalues in the complex plane", Axis("Re z", -1.47, 1.47), Axis("Im z", -1.4, 1.4), 420, 400)
     angle = np.linspace(0.0, 2.0 * np.pi, 121)
     chart.line(np.cos(angle), np.sin(angle), "circle")
     near = np.geomspace(1e-7, 1.0, 60)  # where two meet they move fast
@@ -67,7 +67,7 @@ def _radii(damping: Damping, rival: Damping, step: float) -> str:
     end, complex_steps = limit(damping), underdamped(damping)
     far = max(end, limit(rival), 1.0) * 1.15
     steps = np.linspace(0.0, far, 400)
-    chart = Chart("ρ against lr·λ", Axis("lr·λ", 0, far), Axis("ρ", 0, 1.4), 420, 300)
+    chart = Chart("ρ against lr·λ", Axis("lr·λ", 0, far), Axis("ρ", 0, 1.4), 420, 400)
     chart.span(0.0, end, "stable")
     if complex_steps:
         chart.span(*complex_steps, "under", height=10)

@@ -43,7 +43,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "Figure 3: rate against condition number": Preset(
         Settings(k=3, beta=0.99, kappa=100.0),
-        "Between the kinks of CM 0.9 and CM 0.99 AggMo passes smoothly; the dashed line knows κ beforehand.",
+        "Between the kinks of CM 0.9 and CM 0.99 AggMo passes smoothly; the dotted line knows κ beforehand.",
     ),
     "Figure 4: autoencoder": Preset(
         Settings(k=4, lr=0.1, versus="nesterov", beta=0.99),

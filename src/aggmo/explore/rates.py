@@ -54,7 +54,7 @@ def rates(damping: Damping, rival: Damping, name: str, lr: float, kappa: float) 
         "flat": Number("and at λ = 1/κ", float(rate(damping, lr / kappa))),
     }
     text = (
-        "Curvatures from 1/κ to 1. The dashed line is classical momentum with β and lr chosen for each κ. On the right "
+        "Curvatures from 1/κ to 1. The dotted line is classical momentum with β and lr chosen for each κ. On the right "
         "the rate at one curvature: the shaded steps lr·λ are those at the best lr, and the worst of them counts."
     )
     names = [("aggmo", "AggMo"), ("rival", name), ("optimum", "best CM for each κ")]

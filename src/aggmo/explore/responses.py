@@ -24,8 +24,8 @@ def responses(damping: Damping, rival: Damping, name: str, alpha: float, spread:
     ours, theirs = impulse_response(damping, LAGS), impulse_response(rival, LAGS)
     continuum = moments(alpha, spread, LAGS)
     lag = np.arange(1, LAGS)
-    numbers = {f"lag {at}": Number(f"AggMo, {at} steps old", float(ours[at])) for at in SHOWN}
-    numbers |= {f"continuum {at}": Number(f"Beta average, {at} steps old", float(continuum[at])) for at in SHOWN}
+    numbers = {f"lag {at}": Number(f"AggMo, h({at})", float(ours[at])) for at in SHOWN}
+    numbers |= {f"continuum {at}": Number(f"Beta average, h({at})", float(continuum[at])) for at in SHOWN}
     numbers["error"] = Number("largest difference from the Beta average", response_error(ours, alpha, spread, LAGS))
     numbers["terminal"] = Number("sum of all, the terminal velocity", damping.terminal_velocity)
     charts = []
@@ -39,7 +39,7 @@ def responses(damping: Damping, rival: Damping, name: str, alpha: float, spread:
             chart.line(lag[thin - 1], values[thin], style)
         charts.append(chart.svg())
     text = (
-        "θ moves by −lr · Σ h(l) · (the gradient l steps ago): h(l) = Σ wᵢ βᵢˡ. The dashed line is the average over "
+        "θ moves by −lr · Σ h(l) · (the gradient l steps ago): h(l) = Σ wᵢ βᵢˡ. The dotted line is the average over "
         f"infinitely many velocities, β ~ Beta({alpha:g}, {spread:g}), the paper's appendix F."
     )
     names = [("aggmo", "AggMo"), ("rival", name), ("optimum", f"Beta({alpha:g}, {spread:g}) average")]

@@ -67,8 +67,8 @@ def trajectories(damping: Damping, rival: Damping, name: str, lr: float, curvatu
         for slot, who, run in both:
             last = settled(run.iterates[:, i])
             words = f"step {last:.0f}" if last < np.inf else f"not in {steps} steps"
-            direction = f"{at:g}" if i else "chosen"
-            numbers[f"settled {slot} {direction}"] = Number(f"{who} settles, λ = {at:g}", last, words)
+            direction, label = (f"{at:g}", f"λ = {at:g}") if i else ("chosen", f"chosen λ = {at:g}")
+            numbers[f"settled {slot} {direction}"] = Number(f"{who} settles, {label}", last, words)
     for slot, who, run in both:
         numbers[f"end {slot}"] = Number(f"x after {steps} steps, {who}", float(run.iterates[-1, 0]))
     for i, beta in enumerate(damping.betas):
@@ -94,7 +94,7 @@ def _bands(title: str, run: Trajectory, style: str, steps: int) -> str:
         velocity = np.nan_to_num(run.velocities[:, i, 0])
         largest = np.abs(velocity).max()
         outer = path + 0.5 * velocity / (largest if largest > 0.0 else 1.0)
-        chart.band(np.nan_to_num(path), np.nan_to_num(outer), f"v{i}")
+        chart.band(np.nan_to_num(path), np.nan_to_num(outer), f"v{i}" if style == "aggmo" else f"r{i}")
     chart.curve(path, style)
     return chart.svg()
 
