@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from aggmo.cli.analyze import analyze
 from aggmo.cli.compare import compare
 from aggmo.cli.explore import explore
 from aggmo.cli.reproduce import reproduce
@@ -16,6 +17,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(analyze)
 app.command()(explore)
 app.command()(tasks)
 app.command()(compare)
