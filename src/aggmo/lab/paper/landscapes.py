@@ -61,7 +61,8 @@ def appendix_a(_: Evidence) -> Result:
     paths = {name: _paths(name) for name in PROBLEMS}
     found = {name: _distances(*path) for name, path in paths.items()}
     rows = tuple(
-        (TITLES[name], f"{exact:.1e}", f"{alike:.1e}", f"{size:.2g}") for name, (exact, alike, size) in found.items()
+        (TITLES[name], float(f"{exact:.1e}"), float(f"{alike:.1e}"), float(f"{size:.2g}"))
+        for name, (exact, alike, size) in found.items()
     )
     heads = ("function", "weights (1, β)", "equal learning rates", "length of the path")
     return Result(

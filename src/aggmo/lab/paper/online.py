@@ -27,7 +27,7 @@ def appendix_c_regret(_: Evidence) -> Result:
         for name, (own, bound) in curves.items()
     }
     rows = tuple(
-        (name, f"{curves[name][0][-1]:.4g}", f"{curves[name][1][-1]:.4g}", f"{ratio:.3g}")
+        (name, float(curves[name][0][-1]), float(curves[name][1][-1]), float(f"{ratio:.3g}"))
         for name, (ratio, _) in found.items()
     )
     return Result(
@@ -75,7 +75,7 @@ def regret_checks(found: Mapping[str, tuple[float, float]]) -> list[Check]:
 def appendix_c_lemma(_: Evidence) -> Result:
     """Lemma 1, on random sequences of gradients."""
     found = lemma_ratios()
-    rows = tuple((name, f"{ratio:.3g}") for name, ratio in found.items())
+    rows = tuple((name, float(f"{ratio:.3g}")) for name, ratio in found.items())
     return Result(
         "appendix-c-lemma",
         "Appendix C, Lemma 1",

@@ -44,8 +44,8 @@ RATES = {
 
 def figure_1(_: Evidence) -> Result:
     """Figure 1: one-dimensional quadratics of four curvatures, at one learning rate."""
-    runs = _runs(STEPS)
-    found = {name: settling(x) for name, x in runs.items()}
+    runs = _runs(2 * STEPS)  # the second half is not shown: the envelope looks ahead
+    found = {name: settling(x[: STEPS + 1]) for name, x in runs.items()}
     rows = [
         (name, f"{curvature:g}", step_shown(SETTLED[name][j]), step_shown(found[name][j]))
         for name in runs
@@ -55,7 +55,8 @@ def figure_1(_: Evidence) -> Result:
     pictures = [
         Picture(
             f"figure-1{letters[name]}",
-            f"{name}: the distance from the minimum, by curvature λ, at learning rate {LR}.",
+            f"{name}: the distance from the minimum by curvature λ at learning rate {LR}, faint; the thick line is the"
+            " largest from that step on.",
             f"{name}: " + ", ".join(f"λ = {c:g} {_settles(t)}" for c, t in zip(CURVATURES, found[name], strict=True)),
             partial(_draw_runs, iterates=x),
         )
@@ -122,11 +123,11 @@ def figure_3(_: Evidence) -> Result:
     curves = {name: best_lr(damping, kappas)[1] for name, damping in dampings.items()}
     optimum = np.array([classical_optimum(kappa).rate for kappa in kappas])
     found = {name: best_lr(damping, np.array(KAPPAS))[1].tolist() for name, damping in dampings.items()}
-    rows = [
-        (name, *(f"{rate:.3g}" for rate in rates), "/".join(f"{rate:.3g}" for rate in RATES.get(name, ())) or None)
-        for name, rates in found.items()
-    ]
-    heads = ("optimizer", *(f"κ = 1e{i}" for i in range(1, 8)), "specified")
+    rows: list[tuple[str | float, ...]] = []
+    for name, rates in found.items():
+        rows.append((name, *(float(f"{rate:.3g}") for rate in rates)))
+        rows += [(f"{name}, specified", *RATES[name])] if name in RATES else []
+    heads = ("optimizer", *(f"κ = 10{power}" for power in "¹²³⁴⁵⁶⁷"))
     return Result(
         "figure-3",
         "Figure 3: convergence on quadratics of varying condition number",
@@ -164,7 +165,7 @@ def figure_3_checks(found: Mapping[str, Sequence[float]]) -> list[Check]:
 def theorem(_: Evidence) -> Result:
     """Sutskever's theorem and the closed forms of the best learning rate (section 2, appendix B)."""
     found = theorem_errors()
-    rows = tuple((what, f"{error:.1e}") for what, error in found.items())
+    rows = tuple((what, float(f"{error:.1e}")) for what, error in found.items())
     return Result(
         "section-2",
         "Section 2 and appendix B: Nesterov's damping on a quadratic, and the best learning rates",
@@ -207,7 +208,7 @@ def theorem_errors() -> dict[str, float]:
 def appendix_c(_: Evidence) -> Result:
     """The difference equation and the block-diagonal form of B."""
     found = identity_errors()
-    rows = tuple((what, f"{error:.1e}") for what, error in found.items())
+    rows = tuple((what, float(f"{error:.1e}")) for what, error in found.items())
     return Result(
         "appendix-c-identities",
         "Appendix C: difference equation and block-diagonal form",
@@ -320,7 +321,7 @@ def appendix_b(_: Evidence) -> Result:
     swings = {
         name: [float(abs(x[: steps // 4]).max()), float(abs(x[-steps // 4 :]).max())] for name, (x, _) in runs.items()
     }
-    rows = tuple((name, *(f"{value:.3g}" for value in pair)) for name, pair in swings.items())
+    rows = tuple((name, float(f"{early:.3g}"), float(f"{late:.3g}")) for name, (early, late) in swings.items())
     optimizers = ("cm", "nesterov", "aggmo")
     return Result(
         "appendix-b",
@@ -376,12 +377,14 @@ def _settles(steps: float) -> str:
 
 
 def _draw_runs(figure: Figure, iterates: Floats) -> None:
-    """The distance from the minimum by step, one curve for each curvature."""
+    """The distance from the minimum by step, faint, and the largest from each step on, for each curvature."""
     figure.set_size_inches(style.HALF)
     axis = figure.subplots()
-    t = np.arange(1, len(iterates))
+    t, distances = np.arange(1, STEPS + 1), np.abs(iterates[1:])
+    largest = np.maximum.accumulate(distances[::-1])[::-1]
     for j, colour in enumerate(style.ordered(len(CURVATURES))):
-        axis.plot(t, np.abs(iterates[1:, j]), color=colour, lw=1.0, label=f"λ = {CURVATURES[j]:g}")
+        axis.plot(t, distances[:STEPS, j], color=colour, lw=0.5, alpha=0.35)
+        axis.plot(t, largest[:STEPS, j], color=colour, label=f"λ = {CURVATURES[j]:g}")
     axis.axhline(NEAR, color=style.MUTED[0], lw=0.8, ls=":")
     axis.set(xscale="log", yscale="log", ylim=(1e-5, 3), xlim=(1, STEPS), xlabel="step", ylabel="distance |x|")
     style.label_lines(axis)
