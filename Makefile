@@ -26,8 +26,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
-demo: .venv/.demo ## show CM oscillating and AggMo not: a table, and a picture in build/demo
-	$(PY) examples/oscillation.py --out build/demo
+demo: .venv/.demo ## make every figure, table and claim of the paper at scale `quick`, as one page in build/demo
+	.venv/bin/aggmo reproduce --scale quick --out build/demo
 
 test: .venv/.dev ## run the tests and the examples in the docstrings
 	$(PY) -m pytest $(PYTEST_ARGS)
@@ -45,7 +45,7 @@ type: .venv/.dev ## check types
 contracts: .venv/.dev ## check that imports go the allowed way
 	.venv/bin/lint-imports
 
-bench: .venv/.dev ## time one optimizer step beside its peers
+bench: .venv/.dev ## time one optimizer step beside its peers, and write docs/performance.md
 	$(PY) benchmarks/step.py $(BENCH_ARGS)
 
 docs: .venv/.dev ## build the documentation into build/docs
@@ -91,7 +91,7 @@ clean: ## remove everything that these targets made
 	@touch $@
 
 .venv/.demo: .venv/.torch pyproject.toml
-	$(PY) $(PIP_INSTALL) -e '.[examples]'
+	$(PY) $(PIP_INSTALL) -e '.[lab]'
 	@touch $@
 
 .venv/.dev: .venv/.torch pyproject.toml

@@ -165,7 +165,8 @@ def test_the_readme_runs(block, tmp_path):
 
 
 def test_the_readme_has_its_examples():
-    assert len(readme_blocks()) == 2
+    assert len(readme_blocks()) == 3
+    assert readme_blocks()[2] == (ROOT / "examples" / "own_task.py").read_text(encoding="utf-8")
 
 
 def documents():
