@@ -19,7 +19,8 @@ def overhead(evidence: Evidence) -> Result:
     for task in SETTINGS:
         times = _times(evidence, task)
         for name, (whole, own) in times.items():
-            rows.append((task, style.NAMES[name], f"{1e3 * whole:.3g}", f"{1e3 * own:.3g}", f"{100 * own / whole:.1f}"))
+            numbers = (float(f"{value:.3g}") for value in (1e3 * whole, 1e3 * own, 100 * own / whole))
+            rows.append((task, style.NAMES[name], *numbers))
     heads = ("task", "optimizer", "training step, ms", "optimizer's part, ms", "%")
     trials = [trial for task in SETTINGS for trial in evidence.group(task, "overhead")]
     return Result(
