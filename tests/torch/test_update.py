@@ -305,15 +305,15 @@ class Operations(TorchDispatchMode):
 def test_passes_over_memory():
     """One fused multiply-add for each stored velocity, one to the sum of all, and one to the parameter.
 
-    Foreach has no operation of three tensors, and takes two for a velocity.
+    Foreach has no operation of three tensors, and takes two for a velocity. The sum's first term is none.
     """
     p = torch.ones(8, requires_grad=True)
     p.grad = torch.ones(8)
     for options, expected in [
-        ({"foreach": False, "fused": False}, ["mul", *["add", "add_"] * 2, "add_"]),
+        ({"foreach": False, "fused": False}, ["add", "add", "add", "add_", "add_"]),
         (
             {"foreach": True},
-            ["_foreach_mul", *["_foreach_mul_", "_foreach_add_", "_foreach_add_"] * 2, "_foreach_add_"],
+            [*["_foreach_mul_", "_foreach_add_"] * 2, "_foreach_add", "_foreach_add_", "_foreach_add_"],
         ),
     ]:
         optimizer = AggMo([p], **options)
