@@ -43,9 +43,9 @@ def test_a_task_of_the_paper_has_its_own_grid(task, scale):
 
 def test_a_task_of_ones_own_gives_every_method_as_many_settings():
     found = comparison.trials("m:f", None, "0a")
-    assert len(found) == 3 * 4 * 10
+    assert len(found) == 3 * 4 * 15
     numbers = [sum(each["optimizer"] == name for each in found) for name in ("cm", "nesterov", "adam", "aggmo")]
-    assert numbers == [30] * 4
+    assert numbers == [45] * 4
     assert "scale" not in found[0]
     assert len(pairs(comparison.trials("m:f", None, "0a", optimizers=["sgd"]))) == 5
 
@@ -64,10 +64,10 @@ def test_a_grid_that_is_asked_for():
     expected = [
         *(("aggmo", lr, damping) for lr in (0.1, 1.0) for damping in ((0.0, 0.9), (0.0, 0.5, 0.9))),
         ("adam", 0.01, (0.5, 0.999)),
-        *(("cm", lr, (beta,)) for lr in (0.1, 1.0) for beta in (0.9, 0.99)),
+        *(("cm", lr, (beta,)) for lr in (0.1, 1.0) for beta in (0.0, 0.9, 0.99)),
     ]
     assert pairs(found) == expected
-    assert [each["seed"] for each in found] == [0] * 9 + [1] * 9
+    assert [each["seed"] for each in found] == [0] * 11 + [1] * 11
     assert {each["epochs"] for each in found} == {7}
 
 

@@ -3,8 +3,10 @@
 import json
 import math
 import sqlite3
+from contextlib import closing
 
 import numpy as np
+import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -142,6 +144,20 @@ def test_the_view_has_a_column_for_each_name(records, path):
         (3, "finished", 0.5, None, 2, None, None, None, 1),
     ]
     connection.close()
+
+
+def test_pandas_reads_the_results_in_one_line(records, path):
+    """Oracle: what was entered."""
+    with records.transaction():
+        records.finish(2, {"loss": 0.25, "diverged": False})
+        records.finish(3, {"loss": math.nan, "diverged": True})
+    with closing(sqlite3.connect(path)) as connection:
+        frame = pandas.read_sql("SELECT * FROM results", connection)
+    assert frame.columns.tolist() == ["trial", "status", "lr", "betas", "k", "loss", "diverged"]
+    assert frame["lr"].tolist() == [0.1, 0.5, 0.5]
+    assert frame["loss"].isna().tolist() == [True, False, True]
+    assert frame.loc[1, "loss"] == 0.25
+    assert frame["diverged"].tolist()[1:] == [0, 1]
 
 
 def test_the_schema_is_as_documented(records):

@@ -30,15 +30,15 @@ from aggmo.lab.setting import Setting
 from aggmo.lab.study import Settings, grid
 from aggmo.theory.arguments import whole
 
-# The grid of a task of your own, unless it is told: ten settings for each optimizer that has a damping.
+# The grid of a task of your own, unless it is told: fifteen settings for each optimizer that has a damping.
 OPTIMIZERS = ("cm", "nesterov", "adam", "aggmo")
 LR = (0.01, 0.03, 0.1, 0.3, 1.0)
-ADAM_LR = (0.0001, 0.0003, 0.001, 0.003, 0.01)
+ADAM_LR = (0.0003, 0.001, 0.003, 0.01, 0.03)
 DAMPINGS: dict[str, tuple[tuple[float, ...], ...]] = {
-    "cm": ((0.9,), (0.99,)),
-    "nesterov": ((0.9,), (0.99,)),
-    "adam": ((0.9, 0.999), (0.99, 0.999)),
-    "aggmo": tuple(Damping.exponential(k).betas for k in (3, 4)),
+    "cm": ((0.0,), (0.9,), (0.99,)),
+    "nesterov": ((0.0,), (0.9,), (0.99,)),
+    "adam": ((0.0, 0.999), (0.9, 0.999), (0.99, 0.999)),
+    "aggmo": tuple(Damping.exponential(k).betas for k in (2, 3, 4)),
 }
 SEEDS = 3
 
