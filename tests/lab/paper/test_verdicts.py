@@ -2,12 +2,13 @@
 
 import math
 
+import numpy as np
 import pytest
 from made_up_evidence import BEST, K, Made, compared, joined
 
 from aggmo.lab.paper import autoencoder, averaging, classification, landscapes, language, online, overhead, quadratics
 from aggmo.lab.paper.experiment import Evidence
-from aggmo.lab.paper.rules import below, outcome
+from aggmo.lab.paper.rules import below, outcome, verdict
 from aggmo.lab.paper.settings import SETTINGS
 
 OUTCOMES = ("reproduced", "partly", "not reproduced", "not at this scale")
@@ -310,3 +311,28 @@ def test_a_short_run_that_stays_stable_cannot_refute_an_instability():
     }
     assert answers["small"]["AggMo, K = 5, is unstable"] is None
     assert answers["paper"]["AggMo, K = 5, is unstable"] is False
+
+
+def test_a_verdict_counts_the_parts_that_it_says():
+    """Oracle: the number of checks that hold, from NumPy's numbers too."""
+    checks = [below("small", np.float64(1e-15), 1e-12), below("large", np.float64(1.0), 1e-12)]
+    assert [check.holds for check in checks] == [True, False]
+    found = verdict(checks)
+    assert (found.outcome, found.reason) == ("partly", "1 of 2 parts holds. Not so: large.")
+
+
+def test_on_stand_ins_nothing_is_refuted():
+    """Oracle: the same checks on the paper's data."""
+    checks = [below("small", 1e-15, 1e-12), below("large", 1.0, 1e-12)]
+    assert verdict(checks[1:]).outcome == "not reproduced"
+    assert verdict(checks[1:], conclusive=False).outcome == "not at this scale"
+    assert verdict(checks, conclusive=False).outcome == "partly"
+
+
+@pytest.mark.parametrize(
+    ("ratios", "expected"), [([0.7, 2.7, 1.8], True), ([0.7, 1.5, 1.8], False), ([2.7, 1.0, 1.0], False)]
+)
+def test_the_speed_up_over_nesterov(ratios, expected):
+    """Oracle: the specification's 'about 3 times, near a condition number of 100 only'."""
+    check = quadratics.speed_up_check(np.array([10.0, 100.0, 1000.0]), np.array(ratios))
+    assert check.holds is expected

@@ -74,7 +74,7 @@ def less(claim: str, one: Score | None, other: Score | None) -> Check:
     difference = other.mean - one.mean
     if not abs(difference) > ERRORS * error:  # nan, too
         return Check(claim, None, numbers)
-    return Check(claim, difference > 0.0, numbers)
+    return Check(claim, bool(difference > 0.0), numbers)
 
 
 def more(claim: str, one: Score | None, other: Score | None) -> Check:
@@ -100,7 +100,8 @@ def near(claim: str, found: Sequence[float], expected: Sequence[float], relative
     if any(map(math.isnan, found)):
         return Check(claim, None, numbers)
     pairs = list(zip(found, expected, strict=True))
-    return Check(claim, all(one == other or abs(one - other) <= relative * abs(other) for one, other in pairs), numbers)
+    same = all(one == other or bool(abs(one - other) <= relative * abs(other)) for one, other in pairs)
+    return Check(claim, same, numbers)
 
 
 def below(claim: str, found: float, bound: float) -> Check:
@@ -109,7 +110,7 @@ def below(claim: str, found: float, bound: float) -> Check:
     >>> below("to rounding", 1e-14, 1e-12).holds, below("to rounding", 1e-3, 1e-12).holds
     (True, False)
     """
-    return Check(claim, None if math.isnan(found) else found <= bound, f"{found:.2g}, at most {bound:.2g}")
+    return Check(claim, None if math.isnan(found) else bool(found <= bound), f"{found:.2g}, at most {bound:.2g}")
 
 
 def shown(score: Score) -> str:
