@@ -166,7 +166,7 @@ class Chart:
             f'{self.data}><g class="axes">{"".join(ticks)}'
             f'<text x="{left + width}" y="{self.height - 6}" text-anchor="end">{escape(self.x.label)}</text>'
             f'<text class="title" x="{left}" y="15">{escape(self.title)}</text></g>'
-            f'<svg class="plot" x="{left}" y="{top}" width="{width}" height="{height}">'
+            f'<svg class="plot" aria-hidden="true" x="{left}" y="{top}" width="{width}" height="{height}">'
             f"{''.join(self.parts)}</svg></svg>"
         )
 

@@ -68,9 +68,9 @@ def paths(damping: Damping, beta: float, landscape: str, x: float, y: float, lr:
     runs = [
         (name, style, path(one, landscape, x, y, lr, steps))
         for name, style, one in (
-            (f"Nesterov, β = {beta:g}", "nesterov", Damping.nesterov(beta)),
-            (f"CM, β = {beta:g}", "classical", Damping.classical(beta)),
             ("AggMo", "aggmo", damping),
+            (f"CM, β = {beta:g}", "classical", Damping.classical(beta)),
+            (f"Nesterov, β = {beta:g}", "nesterov", Damping.nesterov(beta)),
         )
     ]
     plane = _plane(landscape)
@@ -80,7 +80,7 @@ def paths(damping: Damping, beta: float, landscape: str, x: float, y: float, lr:
     plane.dots([x], [y], "start", 6.0)
     gaps = {style: shown.function(points) - shown.function.least for _, style, points in runs}
     numbers: dict[str, Number] = {}
-    for name, style, points in reversed(runs):
+    for name, style, points in runs:
         gone = len(points) <= steps or not np.abs(points[-1]).max() < FAR
         words = f"left at step {len(points) - 1}" if gone else ""
         numbers[f"gap {style}"] = Number(f"f − least, {name}", float(gaps[style][-1]), words)
@@ -88,7 +88,7 @@ def paths(damping: Damping, beta: float, landscape: str, x: float, y: float, lr:
         f"Here: {shown.name}. From a start that you drag in the picture or type, {steps} steps at the chosen lr. "
         "A path that leaves for good has too large an lr for the steepest curvature it met."
     )
-    names = [(style, name) for name, style, _ in reversed(runs)]
+    names = [(style, name) for name, style, _ in runs]
     charts = (plane.svg(), _fall(gaps, steps))
     return View("paths", "4. Paths on a landscape", text, key(names), charts, numbers)
 

@@ -51,7 +51,7 @@ def _plane(damping: Damping, rival: Damping, step: float) -> str:
     chart.line(np.cos(angle), np.sin(angle), "circle")
     near = np.geomspace(1e-7, 1.0, 60)  # where two meet they move fast
     meetings = [end * (1.0 + side * near) for end in underdamped(damping) or () for side in (-1, 1)]
-    steps = np.sort(np.concatenate([np.geomspace(1e-5, 1.0, 150), *meetings]))
+    steps = np.sort(np.concatenate([np.geomspace(1e-5, 1.0, 150), np.linspace(0.0, 5.0, 200), *meetings]))
     steps = steps[(steps > 0.0) & (steps < 1.3 * limit(damping))]
     locus = eigenvalues(damping, steps)
     for column in locus.T:
@@ -72,8 +72,8 @@ def _radii(damping: Damping, rival: Damping, step: float) -> str:
     if complex_steps:
         chart.span(*complex_steps, "under", height=10)
     chart.level(1.0, "zero")
-    chart.line(steps, spectral_radius(rival, steps), "rival")
     chart.line(steps, spectral_radius(damping, steps), "aggmo")
+    chart.line(steps, spectral_radius(rival, steps), "rival")
     chart.mark(end, "limit", "bound")
     chart.mark(step, "lr·λ", "plain", row=1)
     return chart.svg()

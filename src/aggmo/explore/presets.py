@@ -90,7 +90,8 @@ PRESETS: dict[str, Preset] = {
     ),
     "Appendix F: Beta-averaged momentum": Preset(
         Settings(
-            betas=_BETA_AVERAGED.betas, weights=_BETA_AVERAGED.weights, versus="classical", beta=0.99,
+            betas=tuple(round(beta, 5) for beta in _BETA_AVERAGED.betas),
+            weights=tuple(round(weight, 5) for weight in _BETA_AVERAGED.weights), versus="classical", beta=0.99,
             alpha=100.0, spread=1.0, steps=1000,
         ),
         "Infinitely many velocities under Beta(100, 1), by a quadrature of four: see the impulse response.",

@@ -35,7 +35,7 @@ def responses(damping: Damping, rival: Damping, name: str, alpha: float, spread:
     ):
         chart = Chart(title, Axis("l, steps", 1, LAGS - 1, log=True), y)
         thin = np.unique(np.geomspace(1, LAGS - 1, 250).astype(int))
-        for values, style in ((continuum, "optimum"), (theirs, "rival"), (ours, "aggmo")):
+        for values, style in ((continuum, "optimum"), (ours, "aggmo"), (theirs, "rival")):
             chart.line(lag[thin - 1], values[thin], style)
         charts.append(chart.svg())
     text = (

@@ -103,6 +103,6 @@ def _small(i: int, ours: Trajectory, theirs: Trajectory, steps: int) -> str:
     """Both at one of the curvatures of figure 1."""
     chart = Chart(f"λ = {CURVATURES[i]:g}", Axis("step", 0, steps), Axis("x", -1.1, 1.1), width=240, height=170)
     chart.level(0.0, "zero")
-    chart.curve(theirs.iterates[:, i + 1], "rival")
     chart.curve(ours.iterates[:, i + 1], "aggmo")
+    chart.curve(theirs.iterates[:, i + 1], "rival")  # dashed, so that both are seen where they coincide
     return chart.svg()
