@@ -42,12 +42,12 @@ def test_the_seeds_that_are_reported_are_not_the_one_of_the_choice():
     assert {each["seed"] for group in groups.values() for each in group} == {1, 2, 3}
     best = {each["optimizer"]: each for each in groups["train"]}
     assert {name: each["lr"] for name, each in best.items()} == {
-        "cm": 0.03,
-        "nesterov": 0.03,
+        "cm": 0.1,
+        "nesterov": 0.1,
         "adam": 0.0003,
-        "aggmo": 0.03,
+        "aggmo": 0.1,
     }
-    assert {each["lr"] for each in groups["validation"] if each["optimizer"] != "adam"} == {1.0}
+    assert {each["lr"] for each in groups["validation"] if each["optimizer"] != "adam"} == {3.0}
     for each in groups["usual-validation"]:
         assert tuple(each["betas"]) == USUAL[each["optimizer"]]
 

@@ -159,7 +159,7 @@ AUTOENCODER["small"] = replace(
     batch_size=100,
     epochs=9,  # 4,860 steps
     milestones=(5, 7, 8),  # late: at the paper's fifth of the run every momentum method is on its first plateau
-    lr=(0.03, 0.1, 0.3, 1.0),  # with less, no method leaves the first plateau in so few steps
+    lr=(0.1, 0.3, 1.0, 3.0),  # with less, no method leaves the first plateau in so few steps
     adam_lr=(0.0003, 0.001, 0.003, 0.01),
     seeds=3,
 )
