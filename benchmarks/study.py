@@ -86,9 +86,11 @@ def overhead(trials: int, workers: int) -> str:
         driver = time.process_time() - before
         grown = peak() - memory.early
         size = Path(directory, "study.sqlite").stat().st_size
+        before = time.process_time()
         resume = run(directory, "nothing", settings, workers)
+        resuming = time.process_time() - before
     return (
-        f"| {trials:,} | {1e3 * driver / trials:.2f} ms | {1e3 * seconds / trials:.2f} ms | {resume:.2f} s |"
+        f"| {trials:,} | {1e3 * driver / trials:.2f} ms | {1e3 * seconds / trials:.2f} ms | {resume:.2f} s ({resuming:.2f} s) |"
         f" {memory.early / 2**20:.0f} MB + {grown / 2**20:.1f} MB | {size / 2**20:.1f} MB |"
     )
 
@@ -133,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if MODULE not in sys.modules:  # workers import this file by its name
         sys.path.insert(0, str(Path(__file__).parent))
     print(f"Python {platform.python_version()}, {platform.machine()} {sys.platform}, {os.cpu_count()} processors\n")
-    print("| trials of nothing | driver, each | wall, each | resume | memory | database |")
+    print("| trials of nothing | driver, each | wall, each | resume, wall (processor) | memory | database |")
     print("| ---: | ---: | ---: | ---: | ---: | ---: |")
     print(overhead(options.trials, options.workers), flush=True)
     print(f"\n{options.equal} trials of equal work:\n")
