@@ -90,7 +90,8 @@ def overhead(trials: int, workers: int) -> str:
         resume = run(directory, "nothing", settings, workers)
         resuming = time.process_time() - before
     return (
-        f"| {trials:,} | {1e3 * driver / trials:.2f} ms | {1e3 * seconds / trials:.2f} ms | {resume:.2f} s ({resuming:.2f} s) |"
+        f"| {trials:,} | {1e3 * driver / trials:.2f} ms | {1e3 * seconds / trials:.2f} ms |"
+        f" {resume:.2f} s ({resuming:.2f} s) |"
         f" {memory.early / 2**20:.0f} MB + {grown / 2**20:.1f} MB | {size / 2**20:.1f} MB |"
     )
 
