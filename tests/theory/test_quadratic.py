@@ -1,4 +1,4 @@
-"""Oracles: NumPy's eigenvalues of B, exact fractions, equations (1) to (4) by hand, AggMo and SGD of PyTorch."""
+"""Oracles: NumPy's eigenvalues of B, exact fractions, equations (1) and (2) by hand, AggMo and SGD of PyTorch."""
 
 import itertools
 import math

@@ -161,7 +161,7 @@ class Trajectory(NamedTuple):
 def trajectory(
     damping: Damping | Iterable[SupportsFloat], lr: float, curvatures: npt.ArrayLike, steps: int
 ) -> Trajectory:
-    """Equation (4), or (5) with unequal weights, on one-dimensional quadratics from x_0 = 1 and velocities 0.
+    """Equation (3), or (4) with unequal weights, on one-dimensional quadratics from x_0 = 1 and velocities 0.
 
     `Damping.classical` gives classical momentum, `Damping.nesterov` Nesterov's phi (`nesterov_trajectory` has theta
     too), `Damping.beta_distributed` Beta-averaged momentum.
@@ -210,7 +210,7 @@ class Nesterov(NamedTuple):
 def nesterov_trajectory(beta: float, lr: float, curvatures: npt.ArrayLike, steps: int) -> Nesterov:
     """Nesterov momentum, equation (2), on one-dimensional quadratics from theta_0 = phi_0 = 1 and velocity 0.
 
-    It is run as the aggregated momentum that phi follows (equations 6 to 8), and theta taken from it.
+    It is run as the aggregated momentum that phi follows (equations 5 to 7), and theta taken from it.
 
     Args:
         beta: the damping, 0 <= beta < 1.
