@@ -318,7 +318,7 @@ def test_a_verdict_counts_the_parts_that_it_says():
     checks = [below("small", np.float64(1e-15), 1e-12), below("large", np.float64(1.0), 1e-12)]
     assert [check.holds for check in checks] == [True, False]
     found = verdict(checks)
-    assert (found.outcome, found.reason) == ("partly", "1 of 2 parts holds. Not so: large.")
+    assert (found.outcome, found.reason) == ("partly", "Of 2 parts 1 holds, 1 does not, 0 cannot be told.")
 
 
 def test_on_stand_ins_nothing_is_refuted():

@@ -146,8 +146,12 @@ def notes(evidence: Evidence, *tasks: str) -> tuple[str, ...]:
         metric, direction = METRICS[task]
         tuning = evidence.group(task, "tuning")
         for split in ("train", "validation"):
-            for optimizer, choice in select(tuning, f"{split}_{metric}", direction).items():
-                found += [f"{task}, {style.NAMES[optimizer]} chosen by {split} {metric}: {w}." for w in choice.warnings]
+            choices = select(tuning, f"{split}_{metric}", direction)
+            doubts = [
+                f"{style.NAMES[name]}: {'; '.join(each.warnings)}." for name, each in choices.items() if each.warnings
+            ]
+            if doubts:
+                found.append(f"{task}, chosen by {split} {metric}. {' '.join(doubts)}")
         diverged = sum(bool((trial.outcome or {}).get("diverged")) for trial in tuning)
         if tuning:
             found.append(f"{task}: {diverged} of the {len(tuning)} trials of the grid diverged.")

@@ -35,24 +35,23 @@ def outcome(checks: Sequence[Check]) -> Outcome:
 
 
 def verdict(checks: Sequence[Check], conclusive: bool = True) -> Verdict:
-    """The verdict with its rule, the parts that it is about, and its reason, which names those that do not hold.
+    """The verdict with its rule, the parts that it is about, and how many of them hold.
 
     Args:
         checks: the parts.
         conclusive: False where a part that does not hold tells nothing, as on data that stand in for the paper's.
 
     >>> verdict([Check("K = 4 is stable", False, "loss nan"), Check("K = 5 is not", True)]).reason
-    '1 of 2 parts holds. Not so: K = 4 is stable.'
+    'Of 2 parts 1 holds, 1 does not, 0 cannot be told.'
     """
     if not conclusive:
         checks = [check._replace(holds=check.holds or None) for check in checks]
-    told = sum(check.holds is True for check in checks)
-    parts = [f"{told} of {len(checks)} parts {'holds' if told == 1 else 'hold'}"]
-    for answer, words in ((False, "Not so"), (None, "Cannot be told")):
-        if claims := [check.claim for check in checks if check.holds is answer]:
-            parts.append(f"{words}: {'; '.join(claims)}")
+    yes, no, unknown = (sum(check.holds is answer for check in checks) for answer in (True, False, None))
+    reason = (
+        f"Of {len(checks)} parts {yes} hold{'s' * (yes == 1)}, {no} do{'es' * (no == 1)} not, {unknown} cannot be told."
+    )
     how = HOW if conclusive else f"{HOW} {STANDING_IN}"
-    return Verdict(outcome(checks), how, ". ".join(parts) + ".", tuple(checks))
+    return Verdict(outcome(checks), how, reason, tuple(checks))
 
 
 def less(claim: str, one: Score | None, other: Score | None) -> Check:
