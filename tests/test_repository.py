@@ -126,7 +126,9 @@ def test_every_dependency_is_used():
 
 
 def test_every_import_is_declared():
-    own = {"aggmo"} | {path.stem for folder in ("benchmarks", "tests") for path in (ROOT / folder).rglob("*.py")}
+    own = {"aggmo"} | {
+        path.stem for folder in ("benchmarks", "examples", "tests") for path in (ROOT / folder).rglob("*.py")
+    }
     declared = {canonicalize_name(requirement.name) for requirement in direct()}
     distributions = metadata.packages_distributions()
     for module, files in imports().items():
@@ -167,6 +169,11 @@ def test_the_readme_runs(block, tmp_path):
 def test_the_readme_has_its_examples():
     assert len(readme_blocks()) == 3
     assert readme_blocks()[2] == (ROOT / "examples" / "own_task.py").read_text(encoding="utf-8")
+
+
+def test_the_page_on_tasks_of_ones_own_shows_the_example_that_is_tested():
+    example = (ROOT / "examples" / "own_task.py").read_text(encoding="utf-8")
+    assert f"```python\n{example}```" in (ROOT / "docs" / "own-task.md").read_text(encoding="utf-8")
 
 
 def documents():
