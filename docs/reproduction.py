@@ -12,7 +12,7 @@ from pathlib import Path
 
 from aggmo.lab.paper.errata import errata
 from aggmo.lab.paper.experiment import Experiment
-from aggmo.lab.paper.items import ITEMS, tasks
+from aggmo.lab.paper.items import ITEMS, wanted
 from aggmo.lab.paper.result import Table
 from aggmo.lab.paper.settings import SETTINGS
 from aggmo.lab.report import write
@@ -41,7 +41,7 @@ numbers.
 def main(arguments: argparse.Namespace) -> None:
     """Write the page and what it shows."""
     study = arguments.out / "studies" / arguments.scale
-    experiment = Experiment(study, arguments.scale, tasks(ITEMS), arguments.data_dir)
+    experiment = Experiment(study, arguments.scale, wanted(ITEMS), arguments.data_dir)
     evidence = experiment.evidence()
     results = [item.make(evidence) for item in ITEMS]
     data = Table("data", "The data of each task.", ("task", "data"), tuple(evidence.data.items()))

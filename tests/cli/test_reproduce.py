@@ -15,7 +15,7 @@ import pytest
 
 from aggmo.cli import main
 from aggmo.lab.paper.experiment import Experiment
-from aggmo.lab.paper.items import ITEMS, tasks
+from aggmo.lab.paper.items import ITEMS, wanted
 
 AGGMO = str(Path(sys.executable).with_name("aggmo"))
 ITEM = "section-5.2-no-batch-norm"
@@ -86,7 +86,7 @@ def test_killed_twice_it_ends_with_the_same_page(tmp_path):
 def test_a_whole_quick_run_has_every_item(quick_run):
     """Oracle: the list of items, each with its section, its figures in all formats and its tables, in the page."""
     page = (quick_run / "index.html").read_text()
-    evidence = Experiment(quick_run / "studies" / "quick", "quick", tasks(ITEMS)).evidence()
+    evidence = Experiment(quick_run / "studies" / "quick", "quick", wanted(ITEMS)).evidence()
     for item in ITEMS:
         result = item.make(evidence)
         assert f'<section id="{item.name}"' in page
@@ -117,7 +117,7 @@ def test_the_curves_of_a_whole_quick_run(quick_run):
         "figure-7-train": everyone | {"SGD", "NT-ASGD"},
         "figure-7-validation": everyone | {"SGD", "NT-ASGD"},
     }
-    evidence = Experiment(quick_run / "studies" / "quick", "quick", tasks(ITEMS)).evidence()
+    evidence = Experiment(quick_run / "studies" / "quick", "quick", wanted(ITEMS)).evidence()
     results = [item.make(evidence) for item in ITEMS if item.tasks]
     pictures = {picture.name: picture for result in results for picture in result.pictures}
     for name, labels in expected.items():

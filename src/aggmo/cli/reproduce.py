@@ -39,7 +39,7 @@ def reproduce(
     from rich.console import Console
 
     from aggmo.lab.paper.experiment import Experiment
-    from aggmo.lab.paper.items import ITEMS, choose, tasks
+    from aggmo.lab.paper.items import ITEMS, choose, wanted
 
     if list_items:
         for item in ITEMS:
@@ -50,7 +50,7 @@ def reproduce(
     chosen = choose(items or [])
     began = time.monotonic()
     options = _options(items or [], scale, data_dir, out)
-    experiment = Experiment(out / "studies" / scale, scale, tasks(chosen), data_dir)
+    experiment = Experiment(out / "studies" / scale, scale, wanted(chosen), data_dir)
     failed = False
     if not report_only:
         place = _engine(engine, address, workers, gpus)

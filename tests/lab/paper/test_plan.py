@@ -2,7 +2,7 @@
 
 import pytest
 
-from aggmo.lab.paper.items import ITEMS, tasks
+from aggmo.lab.paper.items import ITEMS, wanted
 from aggmo.lab.paper.plan import CHOICE_SEED, FUNCTION, USUAL, chosen, first, members
 from aggmo.lab.paper.settings import SCALES, SETTINGS
 from aggmo.lab.records import Trial
@@ -87,4 +87,4 @@ def test_the_items_are_those_of_the_checklist():
     assert {f"figure-{i}" for i in range(1, 8)} | {f"table-{i}" for i in (1, 2, 3)} < set(names)
     assert {"appendix-a", "appendix-b", "appendix-e-toy", "appendix-e-default", "appendix-f"} < set(names)
     assert len(set(names)) == len(names) == 24
-    assert tasks(ITEMS) == list(SETTINGS)
+    assert list(wanted(ITEMS)) == list(SETTINGS)

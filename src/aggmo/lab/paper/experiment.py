@@ -2,7 +2,7 @@
 
 import math
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from aggmo.lab.data.store import Store
 from aggmo.lab.driver import Summary
 from aggmo.lab.engine import End, Engine, Report
 from aggmo.lab.engine import Task as Work
-from aggmo.lab.paper.plan import FUNCTION, USUAL, Groups, chosen, first, members
+from aggmo.lab.paper.plan import FUNCTION, INDEPENDENT, USUAL, Groups, chosen, first, members
 from aggmo.lab.paper.settings import SCALES, SETTINGS
 from aggmo.lab.paper.tasks import paper_task
 from aggmo.lab.progress import duration
@@ -116,12 +116,12 @@ class Kept:
 
 
 class Experiment:
-    """The study of a scale in a directory, for some of the paper's tasks.
+    """The study of a scale in a directory, for some of the groups of trials of the paper's tasks.
 
     Args:
         directory: where the study is, or will be.
         scale: "paper", "small" or "quick".
-        tasks: those whose trials are wanted, out of `aggmo.lab.paper.settings.SETTINGS`.
+        wanted: the groups of trials that are wanted, by task, as `aggmo.lab.paper.items.wanted` gives them.
         data_dir: the directory of the data sets; None downloads them, but at scale quick takes those that come with the
             dependencies.
 
@@ -130,16 +130,17 @@ class Experiment:
         DataError: the data of a task cannot be had or used.
     """
 
-    def __init__(self, directory: Path, scale: str, tasks: Iterable[str], data_dir: Path | None = None) -> None:
-        self.directory, self.scale = directory, scale
-        self.names = [name for name in SETTINGS if name in set(tasks)]
+    def __init__(
+        self, directory: Path, scale: str, wanted: Mapping[str, Set[str]], data_dir: Path | None = None
+    ) -> None:
+        self.directory, self.scale, self.wanted = directory, scale, wanted
         if scale not in SCALES:
             raise ValueError(f"scale={scale!r}: must be one of {', '.join(SCALES)}")
         embedded = data_dir is None and scale == "quick"
-        store = save_store(directory, data_dir, embedded=embedded) if self.names else Store(embedded=True)
-        self.tasks = {name: paper_task(name, scale, store) for name in self.names}
+        store = save_store(directory, data_dir, embedded=embedded) if wanted else Store(embedded=True)
+        self.tasks = {name: paper_task(name, scale, store) for name in wanted}
         self.groups: dict[str, Groups] = {
-            name: first(name, scale, content(name, scale, task)) for name, task in self.tasks.items()
+            name: self._kept(name, first(name, scale, content(name, scale, task))) for name, task in self.tasks.items()
         }
 
     def run(self, engine: Engine, console: Console, resume: str) -> Summary | None:
@@ -194,9 +195,24 @@ class Experiment:
         with study.records() as records:
             trials = records.trials()
         for name, groups in self.groups.items():
-            tuning = members(trials, groups["tuning"])
-            if all(each.status in ("finished", "failed") for each in tuning):
-                groups |= chosen(name, self.scale, tuning)
+            tuning = members(trials, groups.get("tuning", ()))
+            if tuning and all(each.status in ("finished", "failed") for each in tuning):
+                groups |= self._kept(name, chosen(name, self.scale, tuning))
+
+    def _kept(self, task: str, groups: Groups) -> Groups:
+        """The groups that are wanted; the grid is if any is that is chosen from it."""
+        kept = {name: group for name, group in groups.items() if name in self.wanted[task]}
+        if "tuning" in groups and self.wanted[task] - INDEPENDENT:
+            kept = {"tuning": groups["tuning"], **kept}
+        return kept
+
+    def _more(self, task: str) -> int:
+        """The most trials that will be chosen from a task's grid."""
+        settings = SETTINGS[task][self.scale]
+        usual = sum(optimizer in USUAL for optimizer in settings.optimizers)
+        special = {"clipping": 4, "decay": 1}
+        each = {name: usual if name.startswith("usual") else len(settings.optimizers) for name in self.wanted[task]}
+        return settings.seeds * sum((each | special)[name] for name in self.wanted[task] - INDEPENDENT)
 
     def _estimate(self, study: Study, engine: Engine, console: Console) -> None:
         """Say how many trials wait for each task, and how long they will take."""
@@ -209,32 +225,18 @@ class Experiment:
                 continue
             one = estimate(task, setting(own[0].settings)) / task.epochs
             epochs = sum(each.settings.get("epochs", task.epochs) for each in own if "timed" not in each.settings)
-            repeated = chosen_at_most(name, self.scale) * task.epochs
-            total += one * (epochs + repeated)
-            console.print(
-                f"{name}: {len(own)} trials, and up to {chosen_at_most(name, self.scale)} of what is chosen from them,"
-                f" about {duration(one * (epochs + repeated))} on one thread",
-                soft_wrap=True,
-                highlight=False,
-            )
+            more = self._more(name)
+            seconds = one * (epochs + more * task.epochs)
+            total += seconds
+            repeated = f", and up to {more} of what is chosen from them" if more else ""
+            text = f"{name}: {len(own)} trials{repeated}, about {duration(seconds)} on one thread"
+            console.print(text, soft_wrap=True, highlight=False)
         if total:
             console.print(
                 f"together about {duration(total / engine.workers)} on {engine.workers} workers",
                 soft_wrap=True,
                 highlight=False,
             )
-
-
-def chosen_at_most(task: str, scale: str) -> int:
-    """The most trials that `chosen` adds for a task.
-
-    >>> chosen_at_most("resnet32-c100-nobn", "quick")  # two optimizers, two choices each, usual dampings too; two seeds
-    16
-    """
-    settings = SETTINGS[task][scale]
-    usual = sum(optimizer in USUAL for optimizer in settings.optimizers)
-    special = 5 if task == "lstm" else 0
-    return settings.seeds * (2 * (len(settings.optimizers) + usual) + special)
 
 
 def _seconds(database: Path) -> dict[int, float]:

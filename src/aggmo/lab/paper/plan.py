@@ -37,6 +37,9 @@ USUAL: dict[str, tuple[float, ...]] = {
 TIMED: dict[str, list[float]] = {"sgd": [], "cm": [0.9], "adam": [0.9, 0.999], "aggmo": [0.0, 0.9, 0.99]}
 TIMED_STEPS = 20
 
+# The groups that are not chosen from the grid.
+INDEPENDENT = frozenset({"overhead", "figure-5", "limits"})
+
 Groups = dict[str, list[Settings]]
 
 
