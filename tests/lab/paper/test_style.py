@@ -149,7 +149,12 @@ def test_a_curve_that_ends_early_has_its_name_there():
 
 @pytest.mark.parametrize(
     ("limits", "major", "minor"),
-    [((1e-3, 1e2), {"10⁻³", "10⁻²", "10⁻¹", "10⁰", "10¹", "10²"}, {""}), ((2e-3, 9e-3), set(), {"3×10⁻³"})],
+    [
+        ((1e-3, 1e2), {"10⁻³", "10⁻²", "10⁻¹", "10⁰", "10¹", "10²"}, {""}),
+        ((2e-5, 9e-5), set(), {"3×10⁻⁵"}),
+        ((140, 160), set(), {"150"}),
+        ((0.5, 12), {"1", "10"}, {""}),
+    ],
 )
 def test_powers_are_text(limits, major, minor):
     with style.style():

@@ -206,29 +206,38 @@ def label_lines(axis: Axes, size: float = 8.5, apart: float = 1.25) -> None:
 
 
 def write_powers(figure: Figure) -> None:
-    """Write the powers at logarithmic axes in superscripts: Matplotlib's formulas take most of the time of drawing.
+    """Label logarithmic axes in plain text: Matplotlib's formulas take most of the time of drawing.
+
+    An axis of less than two decades near 1 has numbers, any other one powers of ten.
 
     >>> figure = Figure()
     >>> axis = figure.subplots()
-    >>> axis.set_yscale("log")
-    >>> write_powers(figure)
+    >>> axis.set(yscale="log", ylim=(1e-4, 1)) and write_powers(figure)
     >>> axis.yaxis.get_major_formatter()(1e-3)
     '10⁻³'
     """
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
             if type(axis.get_major_formatter()) is LogFormatterSciNotation:
-                axis.set_major_formatter(_Powers())
-            if type(axis.get_minor_formatter()) is LogFormatterSciNotation:
-                axis.set_minor_formatter(_Powers(labelOnlyBase=False))
+                low, high = sorted(axis.get_view_interval())
+                plain = low > 1e-3 and high < 1e4 and high / low < 100.0
+                axis.set_major_formatter(_Powers(plain))
+                if type(axis.get_minor_formatter()) is LogFormatterSciNotation:
+                    axis.set_minor_formatter(_Powers(plain, labelOnlyBase=False))
 
 
 class _Powers(LogFormatterSciNotation):
-    """Matplotlib's labels, as text."""
+    """Matplotlib's choice of labels, as text."""
+
+    def __init__(self, plain: bool, labelOnlyBase: bool = True) -> None:  # noqa: N803 (Matplotlib's name)
+        super().__init__(labelOnlyBase=labelOnlyBase)
+        self.plain = plain
 
     def __call__(self, x: float, pos: int | None = None) -> str:
-        label = super().__call__(x, pos).removeprefix(r"$\mathdefault{").removesuffix("}$")
-        label = label.replace(r"\times", "×")
+        label = super().__call__(x, pos)
+        if self.plain and label:
+            return f"{x:.4g}"
+        label = label.removeprefix(r"$\mathdefault{").removesuffix("}$").replace(r"\times", "×")
         return re.sub(r"\^\{(-?\d+)\}", lambda power: power[1].translate(_SUPERSCRIPTS), label)
 
 
