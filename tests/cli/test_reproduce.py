@@ -68,6 +68,8 @@ def test_killed_twice_it_ends_with_the_same_page(tmp_path):
     (tmp_path / "undisturbed").mkdir()
     (tmp_path / "killed").mkdir()
     assert start(tmp_path / "undisturbed").wait() == 0
+    # Two rounds of trials, one pair of workers.
+    assert count(tmp_path / "undisturbed", "SELECT count(DISTINCT pid) FROM attempts") == 2
     for finished in (2, 9):  # in the first round of trials, and in the second
         run = start(tmp_path / "killed")
         while count(tmp_path / "killed", "SELECT count(*) FROM trials WHERE status = 'finished'") < finished:
