@@ -114,6 +114,9 @@ def test_a_file_with_another_k_is_refused(tmp_path):
         ValueError, match=r"the saved state is of betas=\(0.5, 0.9\), this optimizer has betas=\(0.0, 0"
     ):
         other.load_weights(tmp_path / "saved.weights.h5")
+    with pytest.warns(UserWarning, match="the saved state is of betas"):
+        other.load_weights(tmp_path / "saved.weights.h5", skip_mismatch=True)
+    np.testing.assert_array_equal(other.get_weights()[0], saved.get_weights()[0])
 
 
 def test_the_file_of_another_optimizer_gives_the_model_alone(tmp_path):
