@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from aggmo.damping import Damping
@@ -88,6 +89,7 @@ def drawn(evidence: Evidence, axis: Axes, task: str, group: str, name: str, **ax
             epochs, rows = curves(evidence, own, name)
             style.curve(axis, epochs, rows, optimizer)
     axis.set(xlabel="epoch", **axes)
+    axis.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     style.label_lines(axis)
 
 
