@@ -6,7 +6,18 @@ import numpy as np
 import pytest
 from made_up_evidence import BEST, K, Made, compared, joined
 
-from aggmo.lab.paper import autoencoder, averaging, classification, landscapes, language, online, overhead, quadratics
+from aggmo.lab.paper import (
+    autoencoder,
+    averaging,
+    classification,
+    identities,
+    landscapes,
+    language,
+    online,
+    overhead,
+    quadratics,
+    velocities,
+)
 from aggmo.lab.paper.experiment import Evidence
 from aggmo.lab.paper.rules import below, outcome, verdict
 from aggmo.lab.paper.settings import SETTINGS
@@ -223,7 +234,7 @@ THEORY = {
             dict.fromkeys(quadratics.SETTLED, (NAN,) * 4),
         ),
     ),
-    "figure 2": (quadratics.figure_2_checks, ([1, 2, 3, 4], [1, 3, 2, 4], [4, 3, 2, 1], [NAN] * 4)),
+    "figure 2": (velocities.figure_2_checks, ([1, 2, 3, 4], [1, 3, 2, 4], [4, 3, 2, 1], [NAN] * 4)),
     "figure 3": (
         quadratics.figure_3_checks,
         (
@@ -238,7 +249,7 @@ THEORY = {
         ({"q": (1e-15, 1e-3, 1.0)}, {"q": (1e-9, 1e-3, 1.0)}, {"q": (1e-9, 0.5, 1.0)}, {"q": (NAN, NAN, NAN)}),
     ),
     "appendix B": (
-        quadratics.appendix_b_checks,
+        velocities.appendix_b_checks,
         (
             SWINGS,
             {**SWINGS, "CM": (1.0, 0.0)},
@@ -247,7 +258,7 @@ THEORY = {
         ),
     ),
     "appendix C": (
-        quadratics.appendix_c_checks,
+        identities.appendix_c_checks,
         ({"a": 1e-15, "b": 1e-15}, {"a": 1e-15, "b": 1.0}, {"a": 1.0, "b": 1.0}, {"a": NAN, "b": NAN}),
     ),
     "theorem 1": (

@@ -3,7 +3,18 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from aggmo.lab.paper import autoencoder, averaging, classification, landscapes, language, online, overhead, quadratics
+from aggmo.lab.paper import (
+    autoencoder,
+    averaging,
+    classification,
+    identities,
+    landscapes,
+    language,
+    online,
+    overhead,
+    quadratics,
+    velocities,
+)
 from aggmo.lab.paper.experiment import Evidence
 from aggmo.lab.paper.result import Result
 from aggmo.lab.paper.settings import SETTINGS
@@ -33,9 +44,9 @@ CLASSIFICATION = ("cnn5", "resnet32-c10", "resnet32-c100")
 
 ITEMS = (
     Item("figure-1", "CM, Nesterov and AggMo on quadratics", quadratics.figure_1),
-    Item("figure-2", "velocities along a trajectory", quadratics.figure_2),
+    Item("figure-2", "velocities along a trajectory", velocities.figure_2),
     Item("figure-3", "rates by condition number", quadratics.figure_3),
-    Item("section-2", "Nesterov's damping on a quadratic, best learning rates", quadratics.theorem),
+    Item("section-2", "Nesterov's damping on a quadratic, best learning rates", identities.theorem),
     Item("section-3", "the cost of AggMo's step", overhead.overhead, tuple(SETTINGS), ("overhead",)),
     Item("table-1", "autoencoder errors", autoencoder.table_1, AUTOENCODER, ("train", "validation")),
     Item("figure-4", "autoencoder convergence", autoencoder.figure_4, AUTOENCODER, ("train",)),
@@ -73,8 +84,8 @@ ITEMS = (
         ("validation", "clipping", "decay"),
     ),
     Item("appendix-a", "Nesterov momentum as AggMo", landscapes.appendix_a),
-    Item("appendix-b", "velocities in one dimension", quadratics.appendix_b),
-    Item("appendix-c-identities", "difference equation and B", quadratics.appendix_c),
+    Item("appendix-b", "velocities in one dimension", velocities.appendix_b),
+    Item("appendix-c-identities", "difference equation and B", identities.appendix_c),
     Item("appendix-c-regret", "regret and its bound", online.appendix_c_regret),
     Item("appendix-c-lemma", "Lemma 1", online.appendix_c_lemma),
     Item("appendix-e-toy", "winding funnels", landscapes.appendix_e_toy),
