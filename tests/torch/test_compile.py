@@ -146,6 +146,30 @@ def test_the_kernel_is_in_the_graph_bit_for_bit():
     assert [node.target for node in counter.graphs[0].graph.nodes if "aggmo" in str(node.target)]
 
 
+@pytest.mark.filterwarnings("ignore:Profiler record function")
+def test_a_scaler_over_a_compiled_step(backend):
+    """Oracle: the eager step under another scaler, which leaves its scale to the kernel."""
+
+    def trained(wrap):
+        params = parameters(torch.float32)
+        optimizer = AggMo(params, lr=0.01, **backend)
+        optimizer.step = wrap(optimizer.step)
+        train(optimizer, params, 1)  # compiled without a scale
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=2)
+        for t in range(5):
+            optimizer.zero_grad()
+            scaler.scale(loss(params)).backward()
+            if t == 1:
+                params[0].grad[0, 0] = torch.inf
+            scaler.step(optimizer)
+            scaler.update()
+        assert scaler.get_scale() == 2.0**10  # halved by the infinity, doubled by two steps without one
+        return params
+
+    ours = trained(lambda step: torch.compile(step, backend="eager"))
+    assert_close(ours, trained(lambda step: step), rtol=1e-6, atol=1e-6)
+
+
 def test_a_bad_option_is_refused_while_compiling():
     params = parameters()
     optimizer = AggMo(params)

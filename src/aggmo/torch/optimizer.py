@@ -70,6 +70,8 @@ class AggMo(Optimizer):
     {'velocity_1': tensor([2.])}
     """
 
+    grad_scale: Tensor | None  # while a GradScaler calls the step
+
     def __init__(
         self,
         params: ParamsT,
@@ -256,9 +258,21 @@ class AggMo(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        inverse_scale = 1.0 if torch.compiler.is_compiling() else self._inverse_scale()
-        if inverse_scale == 0.0:
-            return loss
+        if hasattr(self, "grad_scale"):
+            self._step_scaled()
+        else:
+            self._step_groups(1.0)
+        return loss
+
+    @torch.compiler.disable(reason="a GradScaler's scale is read, and a step with infinities left out, on the host")  # type: ignore[no-untyped-call, untyped-decorator]
+    def _step_scaled(self) -> None:
+        """A step that a `torch.amp.GradScaler` has left its scale to, for as long as it is called by it."""
+        scale, found_inf = self.grad_scale, getattr(self, "found_inf", None)
+        if found_inf is None or not found_inf.item():
+            self._step_groups(1.0 if scale is None else scale.double().reciprocal().float().item())
+
+    def _step_groups(self, inverse_scale: float) -> None:
+        """One group after the other, gradients multiplied by a number."""
         for i, group in enumerate(self.param_groups):
             params: list[Tensor] = []
             grads: list[Tensor] = []
@@ -288,19 +302,11 @@ class AggMo(Optimizer):
                 plan = self._plans.setdefault(i, Plan()) if kernel else None
             with torch.set_grad_enabled(group["differentiable"]):
                 update.step(params, grads, velocities, options, foreach=group["foreach"], plan=plan)
-        return loss
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
         """Asked by torch.amp.GradScaler, which then leaves unscaling and the check for infinities to the step."""
         return all(group["fused"] for group in self.param_groups)
-
-    def _inverse_scale(self) -> float:
-        """What gradients are to be multiplied by: a GradScaler's inverse scale, or 0 where it has found infinities."""
-        scale, found_inf = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
-        if found_inf is not None and found_inf.item():
-            return 0.0
-        return 1.0 if scale is None else scale.double().reciprocal().float().item()
 
     def _init_group(
         self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor], velocities: list[Tensor]
