@@ -6,7 +6,7 @@ A vision transformer of one layer, made from a configuration, learns handwritten
 import tempfile
 
 import torch
-from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+from sklearn.datasets import load_digits
 from torch import Tensor
 from transformers import Trainer, TrainingArguments, ViTConfig, ViTForImageClassification
 
