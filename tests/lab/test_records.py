@@ -107,6 +107,14 @@ def test_a_transaction_is_all_or_nothing(records, path):
     assert records.count() == {"finished": 1, "waiting": 2}
 
 
+@pytest.mark.parametrize(("options", "level"), [({}, 2), ({"durable": True}, 2), ({"durable": False}, 1)])
+def test_what_a_transaction_waits_for(options, level, records):
+    """By SQLite's own levels: 2 brings every transaction to the disk, 1 only keeps the file whole."""
+    with records.transaction(**options):
+        records.finish(1, {})
+    assert records._connection.execute("PRAGMA synchronous").fetchone() == (level,)
+
+
 def test_the_life_of_a_trial(records):
     with records.transaction():
         records.finish(1, {"loss": 1.0})

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -148,17 +149,22 @@ class _Driver:
 
     def run(self) -> None:
         """Run all trials that wait."""
+        with ThreadPoolExecutor(1) as sweeper:  # a slow disk must not keep the workers waiting
+            self._run(sweeper)
+
+    def _run(self, sweeper: ThreadPoolExecutor) -> None:
         while (self.waiting or self.running) and not self.stop.is_set():
             self._submit(self.waiting, self.options["function"], "trials")
             messages = self.engine.wait(TICK)
             if messages:
-                with self.records.transaction():
+                with self.records.transaction(durable=any(map(_precious, messages))):
                     over = [trial for message in messages if (trial := self._enter(message))]
                 self.engine.acknowledge()
                 self._tell(messages)
                 for trial in over:
                     if not self.options["keep"]:
-                        shutil.rmtree(self.directory / "trials" / trial.identity, ignore_errors=True)
+                        place = self.directory / "trials" / trial.identity
+                        sweeper.submit(shutil.rmtree, place, ignore_errors=True)
             self.progress.refresh()
 
     def _submit(self, waiting: deque[int], function: str, place: str) -> None:
@@ -228,6 +234,11 @@ class _Driver:
         self.waiting.appendleft(trial)
         self.progress.died += 1
         return True
+
+
+def _precious(message: Report | End) -> bool:
+    """Whether it must outlive a power failure: a checkpoint may follow it, or more than a second went into it."""
+    return isinstance(message, Report) or message.place.get("seconds", math.inf) > 1.0
 
 
 def _closing(trials: Sequence[Trial], progress: Progress, interrupted: bool, resume: str) -> Summary:

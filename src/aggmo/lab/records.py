@@ -77,8 +77,6 @@ class Records:
                 self._check_format(writable)
                 if writable:
                     self._connection.execute("PRAGMA journal_mode = WAL")
-                    # A row that was acknowledged has to outlive a power failure, as the checkpoint after it may.
-                    self._connection.execute("PRAGMA synchronous = FULL")
         except BaseException:
             self._connection.close()
             raise
@@ -163,8 +161,12 @@ class Records:
     # Writing, which is for the driver alone; `add_row`, `finish`, `fail` and `add_attempt` inside a `transaction`
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self, durable: bool = True) -> Iterator[None]:
         """All that is written in the block, or nothing of it.
+
+        Args:
+            durable: wait until it is on the disk. Without, a power failure may take the last transactions back, whole
+                ones and never one in the middle; nothing else can, the end of this process by any signal included.
 
         >>> records = _example()
         >>> with records.transaction():
@@ -173,6 +175,7 @@ class Records:
         {'failed': 1, 'finished': 1}
         """
         with self._errors():
+            self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
