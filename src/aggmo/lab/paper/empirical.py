@@ -149,15 +149,20 @@ def notes(evidence: Evidence, *tasks: str) -> tuple[str, ...]:
         tuning = evidence.group(task, "tuning")
         for split in ("train", "validation"):
             choices = select(tuning, f"{split}_{metric}", direction)
-            doubts = [
-                f"{style.NAMES[name]}: {'; '.join(each.warnings)}." for name, each in choices.items() if each.warnings
-            ]
+            doubts = [_doubts(name, each.warnings) for name, each in choices.items() if each.warnings]
             if doubts:
-                found.append(f"{task}, chosen by {split} {metric}. {' '.join(doubts)}")
+                end = "What is best at the edge of its grid may be better beyond."
+                found.append(f"{task}, chosen by {split} {metric}: {', '.join(doubts)}. {end}")
         diverged = sum(bool((trial.outcome or {}).get("diverged")) for trial in tuning)
         if tuning:
             found.append(f"{task}: {diverged} of the {len(tuning)} trials of the grid diverged.")
     return tuple(found)
+
+
+def _doubts(optimizer: str, warnings: Sequence[str]) -> str:
+    """The warnings of a choice, most of which are on the edge of the grid, in few words."""
+    short = [warning.removesuffix(", the optimum may lie beyond").replace(" is the ", " the ") for warning in warnings]
+    return f"{style.NAMES[optimizer]} ({'; '.join(short)})"
 
 
 def stable(evidence: Evidence, trial: Trial, name: str, factor: float = 1.2) -> bool:
