@@ -185,7 +185,7 @@ def _path(points: Floats) -> str:
     first, *rest = points.tolist()
     kept = [first]
     for point in rest:
-        if abs(point[0] - kept[-1][0]) + abs(point[1] - kept[-1][1]) >= 0.4:
+        if abs(point[0] - kept[-1][0]) + abs(point[1] - kept[-1][1]) >= 0.7:
             kept.append(point)
     if len(kept) == 1:
         kept.append(first)

@@ -84,5 +84,6 @@ def serve(listening: socket.socket) -> None:
         guard(application, listening.getsockname()[1]),
         log_level="warning",
         timeout_graceful_shutdown=1,  # open pages would keep it
+        ws_per_message_deflate=False,  # to send a picture on this machine takes less time than to compress it
     )
     uvicorn.Server(settings).run(sockets=[listening])
