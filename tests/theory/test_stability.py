@@ -21,7 +21,7 @@ from aggmo.theory.stability import (
     underdamped,
 )
 
-DAMPINGS = random_dampings(3000, seed=20)
+DAMPINGS = random_dampings(2000, seed=20)
 DEFAULT = Damping.exponential()
 KAPPAS = 10.0 ** np.arange(1, 8)
 
@@ -90,7 +90,7 @@ def test_the_underdamped_range_is_where_the_matrix_has_complex_eigenvalues_at_bo
         just_outside = 0.999 * found[0], 1.001 * found[1]
         assert complex_at(damping, [*just_inside, *just_outside]).tolist() == [True, True, False, False]
         checked += 1
-    assert checked > 2500
+    assert checked > 1700
 
 
 def test_inside_the_range_eigenvalues_are_real_in_the_windows_only():
@@ -109,7 +109,7 @@ def test_inside_the_range_eigenvalues_are_real_in_the_windows_only():
         clear = [all(abs(c / end - 1) > 1e-3 for end in (*found, *np.ravel(real))) for c in steps]
         expected = np.array([not any(low <= c <= high for low, high in real) for c in steps])
         np.testing.assert_array_equal(complex_at(damping, steps)[clear], expected[clear])
-    assert windows > 200
+    assert windows > 150
 
 
 def test_windows_in_which_the_claim_of_one_interval_fails():
@@ -187,14 +187,14 @@ def test_best_lr_of_gradient_descent():
 
 
 def test_best_lr_is_never_worse_than_a_grid_and_keeps_its_word():
-    """Oracle: 2000 learning rates times 40 curvatures; at the grid's best and at ours NumPy's eigenvalues decide."""
+    """Oracle: 2000 learning rates times 30 curvatures; at the grid's best and at ours NumPy's eigenvalues decide."""
     rng = np.random.default_rng(22)
-    for damping in random_dampings(60, seed=23):
+    for damping in random_dampings(40, seed=23):
         kappa = 10 ** rng.uniform(0.1, 5)
         lr, found = best_lr(damping, kappa)
         assert abs(brute_worst(damping, lr, kappa) - found) < 1e-7 * found + 1e-9
         grid = limit(damping) * np.arange(1, 2001) / 2001
-        worst = rate(damping, grid[:, None] * np.geomspace(1 / kappa, 1, 40)).min(axis=1)
+        worst = rate(damping, grid[:, None] * np.geomspace(1 / kappa, 1, 30)).min(axis=1)
         assert found >= brute_worst(damping, grid[worst.argmax()], kappa) * (1 - 1e-7) - 1e-9
 
 
@@ -300,7 +300,7 @@ def test_nothing_at_random_beats_a_design():
     ours = slowdown(design(10, 1e4, 3), 10, 1e4)
     rng = np.random.default_rng(24)
     near = design(10, 1e4, 3)
-    for _ in range(12):
+    for _ in range(8):
         distances = (1 - np.array(near.betas)) * np.exp(rng.normal(0, 0.05, 3))
         weights = np.array(near.weights) * np.exp(rng.normal(0, 0.05, 3))
         assert slowdown(Damping(1 - distances, weights), 10, 1e4) > ours * (1 - 1e-4)
