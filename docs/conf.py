@@ -1,8 +1,12 @@
 """Sphinx settings: `make docs`. Every warning is an error, and nothing is fetched."""
 
+import os
+import re
 import runpy
 from importlib import metadata
 from pathlib import Path
+
+os.environ.setdefault("KERAS_BACKEND", "torch")  # the signatures are the same on all of them
 
 project = "AggMo"
 author = "The AggMo developers"
@@ -21,11 +25,19 @@ default_role = "code"  # `name` in a docstring
 
 nitpicky = True
 # Other projects' names have no page here, and their inventories are on the network.
-nitpick_ignore_regex = [("py:.*", r"(collections|np|numpy|torch|typing)\..*")]
+nitpick_ignore_regex = [
+    ("py:.*", r"(collections|jax|keras|matplotlib|np|numpy|optax|pathlib|rich|sqlite3|torch|typing)\..*"),
+    ("py:exc", "DataError"),  # `aggmo.lab.data.description.DataError`, named where it is not imported
+    ("py:class", r"aggmo\.torch\.sharpness\.Batch"),
+    ("py:class", r"Store|aggmo\.lab\.(data|driver|engine)\..*"),  # what users are handed, but do not make
+]
 
 
 def prepare_docstring(_app, what, _name, _object, _options, lines):
     """Set off an indented equation as a literal block, where reStructuredText sees a quotation."""
+    for i, line in enumerate(lines):
+        if not line.startswith((" ", ">>>", "...")):
+            lines[i] = re.sub(r"\|(?=\w)", r"\|", line)  # the modulus of something, no substitution
     for i in range(len(lines) - 1, 0, -1):
         starts = lines[i].startswith("    ") and not lines[i - 1].strip()
         above = next((line for line in reversed(lines[:i]) if line.strip()), "")

@@ -171,6 +171,19 @@ class Task:
 
     Raises:
         ValueError: an argument that is not so.
+
+    >>> part = torch.eye(2), torch.tensor([0, 1])
+    >>> task = Task(
+    ...     name="identity",
+    ...     data=Tensors(part, part, part),
+    ...     model=lambda: nn.Linear(2, 2),
+    ...     loss=lambda output, batch: nn.functional.cross_entropy(output, batch[1]),
+    ...     metrics=(Metric("hits", lambda output, batch: (output.argmax(1) == batch[1]).float().mean(), "max"),),
+    ...     epochs=3,
+    ...     batch_size=1,
+    ... )
+    >>> task.select.name
+    'hits'
     """
 
     name: str

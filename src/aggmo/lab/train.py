@@ -44,6 +44,9 @@ class Outcome:
         records: those of all epochs.
         best: the record of the epoch with the best validation score, whose test metrics are the trial's; None if no
             epoch has a finite one.
+
+    >>> Outcome("diverged", records=({"epoch": 1, "train_loss": math.inf},), best=None).status
+    'diverged'
     """
 
     status: Status

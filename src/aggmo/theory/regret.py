@@ -23,7 +23,11 @@ from aggmo.theory.online import Problem
 
 
 class Run(NamedTuple):
-    """What an optimizer did in T rounds: the points it chose and the gradients it was shown there, (T, ..., d) each."""
+    """What an optimizer did in T rounds: the points it chose and the gradients it was shown there, (T, ..., d) each.
+
+    >>> Run(iterates=np.ones((2, 1)), gradients=np.zeros((2, 1))).iterates.shape
+    (2, 1)
+    """
 
     iterates: Floats
     gradients: Floats
