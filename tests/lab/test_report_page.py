@@ -24,6 +24,18 @@ def test_the_page_has_no_faults_in_a_browser(browser, index):
     assert faults(browser, index.as_uri()) == []
 
 
+def test_the_page_of_a_whole_quick_run_has_no_faults(browser, quick_run):
+    assert faults(browser, (quick_run / "index.html").as_uri()) == []
+
+
+def test_every_table_of_a_whole_quick_run_is_seen_whole_on_a_desk(browser, quick_run):
+    """Settings of several tasks beside each other may be wider."""
+    with opened(browser, (quick_run / "index.html").as_uri(), viewport={"width": 1400, "height": 900}) as (page, _):
+        boxes = page.locator("section > figure .scroll:has(table)")
+        assert boxes.count() > 10
+        assert boxes.evaluate_all("(all) => all.filter((box) => box.scrollWidth > box.clientWidth + 1).length") == 0
+
+
 def test_faults_are_found(browser, tmp_path):
     broken = {
         "<div style='width: 2000px'>wide</div>": "page of 2008 px",
