@@ -31,7 +31,7 @@ def test_a_task_of_the_paper_has_its_own_grid(task, scale):
         (name, lr, damping)
         for name in own.optimizers
         for lr in (own.adam_lr if name == "adam" else own.lr)
-        for damping in betas(name, scale, task)
+        for damping in betas(name, scale)
     ]
     found = comparison.trials(task, scale, "0a")
     assert pairs(found) == expected

@@ -88,7 +88,7 @@ def trials(
     parts: list[Mapping[str, Sequence[Any]]] = []
     for name in names:
         rates = lr.get(name, lr.get("", _rates(name, task, scale)))
-        dampings = betas.get(name) or _dampings(name, task, scale)
+        dampings = betas.get(name) or _dampings(name, scale)
         own = [Setting(name, rate, damping) for rate in rates for damping in dampings]
         parts.append(
             {
@@ -114,9 +114,9 @@ def _rates(optimizer: str, task: str, scale: str | None) -> Sequence[float]:
     return settings.adam_lr if optimizer == "adam" else settings.lr
 
 
-def _dampings(optimizer: str, task: str, scale: str | None) -> Sequence[Sequence[float]]:
+def _dampings(optimizer: str, scale: str | None) -> Sequence[Sequence[float]]:
     """The usual dampings of an optimizer; one empty one if it has none."""
-    return DAMPINGS.get(optimizer, ((),)) if scale is None else paper.betas(optimizer, scale, task)
+    return DAMPINGS.get(optimizer, ((),)) if scale is None else paper.betas(optimizer, scale)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from aggmo.lab.paper import style
 from aggmo.lab.paper.experiment import Curve, Evidence
 from aggmo.lab.paper.plan import METRICS
 from aggmo.lab.paper.result import Cell, Table
-from aggmo.lab.paper.settings import SETTINGS, dampings, shown_value
+from aggmo.lab.paper.settings import DAMPING, SETTINGS, shown_value
 from aggmo.lab.records import Trial
 from aggmo.lab.selection import Score, select, summarize
 
@@ -136,7 +136,7 @@ def settings_table(evidence: Evidence, *tasks: str) -> Table:
     rows: list[tuple[Cell, ...]] = [
         (name, *(shown_value(getattr(SETTINGS[task][evidence.scale], name)) for task in tasks)) for name in names
     ]
-    rows.append(("damping", *(shown_value(dampings(task, evidence.scale)) for task in tasks)))
+    rows.append(("damping", *([shown_value(DAMPING[evidence.scale])] * len(tasks))))
     rows.append(("data used", *(evidence.data.get(task, "") for task in tasks)))
     return Table("settings", "The settings of the runs.", ("setting", *tasks), tuple(rows))
 

@@ -64,7 +64,7 @@ def first(task: str, scale: str, content: str) -> Groups:
     parts: list[dict[str, list[Any]]] = [
         {
             "optimizer": [optimizer],
-            "betas": [list(own) for own in betas(optimizer, scale, task)],
+            "betas": [list(own) for own in betas(optimizer, scale)],
             "lr": list(settings.adam_lr if optimizer == "adam" else settings.lr),
         }
         for optimizer in settings.optimizers
