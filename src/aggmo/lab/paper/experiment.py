@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from rich.console import Console
 
@@ -19,7 +20,9 @@ from aggmo.lab.paper.settings import SCALES, SETTINGS
 from aggmo.lab.paper.tasks import paper_task
 from aggmo.lab.progress import duration
 from aggmo.lab.records import Trial
+from aggmo.lab.setting import Setting
 from aggmo.lab.study import DATABASE, Study
+from aggmo.lab.task import Task
 from aggmo.lab.trial import content, estimate, save_store, setting
 
 Curve = dict[str, NDArray[np.float64]]
@@ -223,7 +226,7 @@ class Experiment:
             own = [each for each in waiting if each.settings["task"] == name]
             if not own:
                 continue
-            one = estimate(task, setting(own[0].settings)) / task.epochs
+            one = _on_one_thread(task, setting(own[0].settings)) / task.epochs
             epochs = sum(each.settings.get("epochs", task.epochs) for each in own if "timed" not in each.settings)
             more = self._more(name)
             seconds = one * (epochs + more * task.epochs)
@@ -237,6 +240,16 @@ class Experiment:
                 soft_wrap=True,
                 highlight=False,
             )
+
+
+def _on_one_thread(task: Task, setting: Setting) -> float:
+    """The seconds that a training will take in a worker."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return estimate(task, setting)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _seconds(database: Path) -> dict[int, float]:
