@@ -165,10 +165,13 @@ def _doubts(optimizer: str, warnings: Sequence[str]) -> str:
     return f"{style.NAMES[optimizer]} ({'; '.join(short)})"
 
 
-def stable(evidence: Evidence, trial: Trial, name: str, factor: float = 1.2) -> bool:
-    """Whether a training did not diverge, nor end at more than `factor` times the least that it had reached.
+def stable(evidence: Evidence, trial: Trial, name: str, factor: float = 1.1) -> bool:
+    """Whether a training did not diverge, nor was ever at more than `factor` times the least that it had reached.
 
-    >>> curve = {"epoch": np.array([1.0, 2.0]), "mse": np.array([40.0, 52.0])}
+    One that has lost for good what it had learned may end below that: what it falls back to is no more than the error
+    of the mean image.
+
+    >>> curve = {"epoch": np.array([1.0, 2.0, 3.0, 4.0]), "mse": np.array([72.0, 48.0, 54.0, 52.7])}
     >>> trial = Trial(7, "", {}, "finished", {"diverged": False})
     >>> stable(Evidence("quick", curves={7: curve}), trial, "mse")
     False
@@ -176,7 +179,7 @@ def stable(evidence: Evidence, trial: Trial, name: str, factor: float = 1.2) -> 
     if (trial.outcome or {}).get("diverged"):
         return False
     values = evidence.curves[trial.trial][name]
-    return bool(np.isfinite(values).all() and values[-1] <= factor * values.min())
+    return bool(np.isfinite(values).all() and (values <= factor * np.minimum.accumulate(values)).all())
 
 
 def finite(value: float | None) -> float:

@@ -365,7 +365,7 @@ FIGURE_5 = (
 
 # The autoencoder by learning rate, for the largest at which each is stable (section 5.1).
 LIMITS = tuple(
-    Probe(optimizer, betas, (0.01, 0.03, 0.1, 0.3, 1.0))
+    Probe(optimizer, betas, (0.01, 0.03, 0.1, 0.3, 1.0, 3.0))
     for optimizer, betas in (
         ("aggmo", (Damping.exponential(k=3).betas, Damping.exponential(k=4).betas)),
         ("cm", ((0.99,), (0.999,))),
