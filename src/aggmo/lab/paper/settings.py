@@ -219,8 +219,8 @@ RESNET32_C10["small"] = replace(
     tested=1000,
     epochs=10,
     milestones=(4, 6),
-    lr=(0.3, 0.1, 0.03),
-    adam_lr=(0.03, 0.01, 0.003),
+    lr=(1.0, 0.3, 0.1, 0.03),
+    adam_lr=(0.1, 0.03, 0.01, 0.003),
     seeds=5,
 )
 RESNET32_C10["quick"] = replace(
