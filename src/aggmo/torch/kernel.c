@@ -31,6 +31,8 @@
 #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GLIBC__) && !defined(AGGMO_NO_CLONES)
 #if defined(__clang__)
 #define CLONES __attribute__((target_clones("avx512bw", "avx2", "default")))
+#elif __GNUC__ < 12 /* to which the levels of x86-64 are errors */
+#define CLONES __attribute__((target_clones("avx2", "default")))
 #else
 #define CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #endif
