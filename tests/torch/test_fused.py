@@ -150,6 +150,7 @@ CHANGES = {
     "data at the same address": lambda p: setattr(p, "data", p.data.t()),
     "set_": lambda p: p.data.set_(torch.randn_like(p)),
     "strides": lambda p: p.data.t_(),
+    "resize": lambda p: p.data.resize_(2**20),  # the elements move to a larger storage
 }
 
 
@@ -214,6 +215,8 @@ GRADIENTS = {
     "another": torch.sin,
     "other strides": torch.t,
     "other strides at the same address": torch.Tensor.t_,
+    "other dtype": torch.Tensor.double,
+    "resized": lambda g: g.resize_(2**10, 2**10).resize_(4, 4),
     "none": lambda _: None,
     "sparse": torch.Tensor.to_sparse,
 }
@@ -229,6 +232,7 @@ def test_no_stale_pointer_of_a_gradient(second, third):
     for back_end in ({"fused": True}, {"foreach": False, "fused": False}):
         torch.manual_seed(0)
         p, q = torch.randn(4, 4, requires_grad=True), torch.randn(3, requires_grad=True)
+        p.grad_dtype = None  # any
         optimizer = AggMo([p, q], lr=0.05, **back_end)
         g, q.grad = torch.cos(p.detach()), torch.ones(3)
         for change in (GRADIENTS["the same"], second, third, GRADIENTS["another"]):
@@ -306,6 +310,19 @@ def test_a_parameter_that_grew_is_refused_and_not_overrun():
     optimizer.step()
     p.data = torch.zeros(400)
     p.grad = torch.ones(400)
+    with pytest.raises(RuntimeError, match="size"):
+        optimizer.step()
+
+
+@needs_kernel
+@pytest.mark.usefixtures("guards")
+def test_a_gradient_that_grew_in_place_is_refused():
+    """By torch's own error, and no memory is read that is not the parameter's."""
+    p = torch.zeros(4, requires_grad=True)
+    p.grad = torch.ones(4)
+    optimizer = AggMo([p], fused=True)
+    optimizer.step()
+    p.grad.resize_(400)
     with pytest.raises(RuntimeError, match="size"):
         optimizer.step()
 
@@ -443,6 +460,29 @@ def test_threads_change_no_bit(monkeypatch):
         optimizer.step()
         results.append(p)
     assert_equal(results[:1] * 2, results[1:])
+
+
+@needs_kernel
+def test_no_part_of_a_step_is_done_twice_where_threads_cannot_be_started(monkeypatch):
+    """Oracle: one thread. What the pool has queued by then may begin much later, in another step."""
+    monkeypatch.setattr(fused, "ELEMENTS_FOR_THREADS", 1)
+    monkeypatch.setattr(fused, "_pool", None)
+    results = []
+    for threads in (1, 3):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        p = large(3, 10_000)
+        optimizer = AggMo([p], fused=True)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(threading.Thread, "start", no_thread)
+            optimizer.step()
+        for _ in range(5):
+            optimizer.step()
+        results.append(p)
+    assert_equal(results[:1], results[1:])
+
+
+def no_thread(_):
+    raise RuntimeError("can't start new thread")
 
 
 @needs_kernel

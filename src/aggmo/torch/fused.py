@@ -8,8 +8,10 @@ import ctypes
 import os
 import threading
 from array import array
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from importlib import resources
 from itertools import accumulate, pairwise
@@ -146,7 +148,7 @@ class Plan:
         arguments.decoupled = options.decoupled_weight_decay
         arguments.maximize = options.maximize
         arguments.key = options.rounding_key or 0
-        _run(ctypes.addressof(arguments), int(self._arrays["ends"][-1]))
+        _run(ctypes.addressof(arguments), 0, int(self._arrays["ends"][-1]))
         return True
 
     def _point(self, pointers: list[int], tensors: list[Tensor], params: int) -> bool:
@@ -207,23 +209,31 @@ def _apply(params: Sequence[Tensor], grads: Sequence[Tensor], velocities: Sequen
     )
 
 
-def _run(arguments: int, elements: int) -> None:
+def _run(arguments: int, begin: int, end: int) -> None:
     """Call the kernel on the whole range, in as many threads as torch would take."""
     kernel = _kernel()
     assert kernel is not None, "asked for where kernel_available() is False"
-    threads = torch.get_num_threads() if elements >= ELEMENTS_FOR_THREADS else 1
-    share = -(-elements // (threads * _TILE)) * _TILE
-    begun: list[Future[None]] = []
-    start = share
-    try:
-        while start < elements:
-            begun.append(_threads(threads - 1).submit(kernel, arguments, start, min(start + share, elements)))
-            start += share
-    except RuntimeError:  # no new threads while the interpreter shuts down: the rest is done here
-        kernel(arguments, start, elements)
-    kernel(arguments, 0, min(share, elements))
-    for future in begun:
-        future.result()
+    threads = torch.get_num_threads() if end - begin >= ELEMENTS_FOR_THREADS else 1
+    share = -(-(end - begin) // (threads * _TILE)) * _TILE
+    if end - begin <= share:
+        kernel(arguments, begin, end)
+        return
+    left = deque((start, min(start + share, end)) for start in range(begin, end, share))
+    number, done = len(left), threading.Semaphore(0)
+
+    def work() -> None:
+        with suppress(IndexError):  # nothing is left
+            while True:
+                kernel(arguments, *left.popleft())
+                done.release()
+
+    # Where no thread can be started, the call may be queued nonetheless: in a later step, it finds nothing left to do.
+    with suppress(RuntimeError):
+        for _ in range(number - 1):
+            _threads(number - 1).submit(work)
+    work()
+    for _ in range(number):
+        done.acquire()
 
 
 _pool: ThreadPoolExecutor | None = None
