@@ -90,6 +90,24 @@ def test_the_kernel_and_the_loop_draw_the_same_bits(blocks, monkeypatch):
     assert len({tuple(t.tolist()) for t in by_kernel if t.numel() == 1000}) == 3  # each role draws its own
 
 
+def test_what_else_is_in_the_group_changes_no_bit(back_end):
+    """Oracle: contiguous bfloat16 throughout. The kernel leaves layouts and dtypes among its own to others."""
+    shapes = [(300,), (7, 10), (20, 30), (50,), (1,), (20, 30)]
+
+    def run(mixed):
+        params = [torch.full(shape, 256.0, dtype=torch.bfloat16) for shape in shapes]
+        if mixed:
+            params[1] = params[1].float()
+            params[2], params[5] = params[2].t().contiguous().t(), params[5].t().contiguous().t()
+        optimizer = AggMo([p.requires_grad_() for p in params], lr=1.0, betas=(0,), **back_end)
+        for p in params:
+            p.grad = torch.full_like(p, -0.75)
+        optimizer.step()
+        return params[:1] + params[2:]  # without the one of another dtype
+
+    assert_equal(run(mixed=True), run(mixed=False))
+
+
 def test_bits_look_independent():
     """Oracle: the chi-square distribution of counts, five standard deviations; over roles, keys and neighbours."""
     index = torch.arange(2**17)

@@ -16,9 +16,9 @@ def step(params: list[Tensor], grads: list[Tensor], velocities: list[Tensor], op
     rows = update.rows(params, grads, velocities, len(options.stored))
     lr = options.lr
     _step(
-        [theta for theta, _, _ in rows],
-        [g for _, g, _ in rows],
-        [velocity for _, _, row in rows for velocity in row],
+        [theta for theta, *_ in rows],
+        [g for _, g, *_ in rows],
+        [velocity for _, _, row, _ in rows for velocity in row],
         options.betas,
         options.weights,
         options.stored,

@@ -91,12 +91,14 @@ def step(
     velocities: Sequence[Tensor],
     options: "Options",
     plan: "Plan | None" = None,
+    start: int = 0,
 ) -> bool:
     """Update parameters and velocities in one pass over memory; False, and nothing done, if the kernel cannot.
 
-    With a plan, what it holds of an earlier step is used again as far as it is still true.
+    With a plan, what it holds of an earlier step is used again as far as it is still true. `start` is the index of the
+    first element, on which random bits depend; a plan begins with 0.
     """
-    if not params or not (plan or Plan()).run(params, grads, velocities, options):
+    if not params or not (plan or Plan(start)).run(params, grads, velocities, options):
         return False
     torch.autograd.graph.increment_version(params)  # for autograd, which would not see that they were written to
     return True
@@ -111,9 +113,10 @@ class Plan:
     and its guards do so in one call; where torch has none, each step asks one tensor after the other.
     """
 
-    __slots__ = ("_arguments", "_arrays", "_counts", "_guards", "_options", "_pointers")
+    __slots__ = ("_arguments", "_arrays", "_counts", "_guards", "_options", "_pointers", "_start")
 
-    def __init__(self) -> None:
+    def __init__(self, start: int = 0) -> None:
+        self._start = start
         self._guards: Any = None
         self._counts = 0, 0
         self._pointers: list[int] = []
@@ -129,8 +132,10 @@ class Plan:
             self._guards, self._counts = None, counts
             if not _apply(params, grads, velocities):
                 return False
-            self._arrays: dict[str, array[int] | array[float]] = {"ends": array("q", accumulate(map(_numel, params)))}
-            self._arguments = _Step(tensors=len(params), ends=_address(self._arrays["ends"]))
+            # The first tensor stands for the elements before the start, which no call reaches.
+            ends = array("q", accumulate(map(_numel, params), initial=self._start))
+            self._arrays: dict[str, array[int] | array[float]] = {"ends": ends}
+            self._arguments = _Step(tensors=len(ends), ends=_address(ends))
             self._pointers, self._options = [], ()
             if _guards is not None:
                 self._guards = _guards.TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
@@ -148,7 +153,7 @@ class Plan:
         arguments.decoupled = options.decoupled_weight_decay
         arguments.maximize = options.maximize
         arguments.key = options.rounding_key or 0
-        _run(ctypes.addressof(arguments), 0, int(self._arrays["ends"][-1]))
+        _run(ctypes.addressof(arguments), self._start, int(self._arrays["ends"][-1]))
         return True
 
     def _point(self, pointers: list[int], tensors: list[Tensor], params: int) -> bool:
@@ -159,11 +164,13 @@ class Plan:
         pieces = sorted((pointer, t.nbytes) for pointer, t in zip(pointers, tensors, strict=True) if t.nbytes)
         if any(start + size > following for (start, size), (following, _) in pairwise(pieces)):
             return False
-        self._arrays["pointers"] = array("Q", pointers)
+        nowhere = [0] * (len(pointers) // params - 2)
+        columns = [0, *pointers[:params], 0, *pointers[params : 2 * params], *nowhere, *pointers[2 * params :]]
+        self._arrays["pointers"] = array("Q", columns)
         start = _address(self._arrays["pointers"])
         self._arguments.theta = start
-        self._arguments.grad = start + 8 * params
-        self._arguments.velocity = start + 16 * params
+        self._arguments.grad = start + 8 * (params + 1)
+        self._arguments.velocity = start + 16 * (params + 1)
         self._pointers = pointers
         return True
 

@@ -50,8 +50,8 @@ class AggMo(Optimizer):
         stochastic_rounding: whether every bfloat16 tensor that the step writes, parameter or velocity, is rounded up or
             down at random, so that the mean is exact and steps smaller than half a unit in the last place are not
             lost. The bits are a function of the integers `rounding_seed` (0 unless a group says otherwise) and
-            `rounding_step` in the group, and of the element's index among the group's elements on this process: equal
-            on all replicas, and whatever the number of threads.
+            `rounding_step` in the group, and of the element's index among those elements of the group on this process
+            that have a gradient: equal on all replicas, and whatever the number of threads.
         velocity_dtype: the floating-point dtype in which velocities are stored, None for their parameter's. Groups keep
             it by its name, because torch's full state dicts cannot carry a dtype.
 

@@ -10,6 +10,7 @@ Gradients are never written to.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import torch
@@ -24,7 +25,8 @@ from aggmo.torch import fused, rounding
 BLOCK = 2**17
 
 
-Row = tuple[Tensor, Tensor, list[Tensor]]  # a parameter, its gradient, its stored velocities
+# A parameter, its gradient, its stored velocities, and the index of its first element among those of its group.
+Row = tuple[Tensor, Tensor, list[Tensor], int]
 
 
 class Options(NamedTuple):
@@ -87,45 +89,52 @@ def step(
         _, foreach = _default_to_fused_or_foreach(params, options.differentiable, use_fused=False)
     terms = options.terms()
     if not foreach:
-        start = 0
-        for theta, g, row in left:
+        for theta, g, row, start in left:
             _step_one(theta, g, row, terms, options, start)
-            start += theta.numel()
         return
     for members in _alike(left):
-        columns = [[row[place] for _, _, row in members] for place in range(len(options.stored))]
-        _step_many([theta for theta, _, _ in members], [g for _, g, _ in members], columns, terms, options)
+        columns = [[row[place] for _, _, row, _ in members] for place in range(len(options.stored))]
+        _step_many([theta for theta, *_ in members], [g for _, g, *_ in members], columns, terms, options)
 
 
 def rows(params: list[Tensor], grads: list[Tensor], velocities: list[Tensor], stored: int) -> list[Row]:
     """Parameter by parameter, the tensors to calculate on; so many velocities are stored of each."""
-    return [
-        _local(p, g, velocities[i * stored : (i + 1) * stored])
-        for i, (p, g) in enumerate(zip(params, grads, strict=True))
-    ]
+    found: list[Row] = []
+    start = 0
+    for i, (p, g) in enumerate(zip(params, grads, strict=True)):
+        theta, g, row = _local(p, g, velocities[i * stored : (i + 1) * stored])
+        found.append((theta, g, row, start))
+        start += theta.numel()
+    return found
 
 
 def _step_fused(rows: list[Row], options: Options) -> list[Row]:
     """Update by the kernel what it can, one dtype after the other; return the rest."""
-    rest = []
-    for members in _alike(rows):
-        thetas, gs, velocities = zip(*members, strict=True)
-        if fused.step(thetas, gs, [velocity for row in velocities for velocity in row], options):
+    rest: list[Row] = []
+    at_random = options.rounding_key is not None  # then elements need their own index, which a gap would change
+    for members in (list(run) for _, run in groupby(rows, _kind)) if at_random else _alike(rows):
+        thetas, gs, velocities, starts = zip(*members, strict=True)
+        if fused.step(thetas, gs, [velocity for row in velocities for velocity in row], options, start=starts[0]):
             continue
-        rest += [(theta, g, row) for theta, g, row in members if not fused.step([theta], [g], row, options)]
+        rest += [each for each in members if not fused.step([each[0]], [each[1]], each[2], options, start=each[3])]
     return rest
 
 
 def _alike(rows: list[Row]) -> Iterable[list[Row]]:
     """The rows, together where devices and dtypes are the same."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
-    for theta, g, row in rows:
-        key = (theta.device, theta.dtype, g.dtype, *(velocity.dtype for velocity in row))
-        groups.setdefault(key, []).append((theta, g, row))
+    for row in rows:
+        groups.setdefault(_kind(row), []).append(row)
     return groups.values()
 
 
-def _local(theta: Tensor, g: Tensor, row: list[Tensor]) -> Row:
+def _kind(row: Row) -> tuple[Any, ...]:
+    """What has to be the same of parameters that are calculated with together."""
+    theta, g, velocities, _ = row
+    return theta.device, theta.dtype, g.dtype, *(velocity.dtype for velocity in velocities)
+
+
+def _local(theta: Tensor, g: Tensor, row: list[Tensor]) -> tuple[Tensor, Tensor, list[Tensor]]:
     """The tensors to calculate on: dense gradients, and this process's shard of distributed tensors."""
     if g.layout != torch.strided:
         g = g.to_dense()  # every velocity moves at every element, whichever rows the gradient has
