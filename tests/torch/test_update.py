@@ -6,7 +6,7 @@ import strategies
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import assert_close, parameters, reference_run, train
+from problems import assert_close, assert_equal, parameters, reference_run, train
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from aggmo import AggMo, Damping, reference
@@ -331,6 +331,19 @@ def test_the_default_on_a_cpu_is_not_foreach(monkeypatch):
     AggMo([p], fused=False).step()
     with pytest.raises(TypeError, match="NoneType"):
         AggMo([p], foreach=True).step()
+
+
+@pytest.mark.parametrize("foreach", [False, True])
+def test_a_scale_left_in_the_gradients(foreach):
+    """Oracle: gradients without it. Foreach meets one when parameters of a fused optimizer have moved to a GPU."""
+    results = []
+    for scale in (1.0, 2.0**10):
+        p, g, v = torch.ones(3), torch.arange(3.0) * scale, torch.ones(3)
+        options = update.Options((0.5,), (1.0,), (0,), 0.25, 0.125, False, True, False, inverse_scale=1 / scale)
+        update.step([p], [g], [v], options, foreach=foreach, plan=None)
+        assert torch.equal(g, torch.arange(3.0) * scale)
+        results.append([p, v])
+    assert_equal(*results)
 
 
 def test_a_gradient_wider_than_its_parameter(backend):

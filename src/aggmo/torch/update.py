@@ -213,6 +213,8 @@ def _step_many(
     """The same for parameters of one device and dtype together; a column is one stored velocity of all of them."""
     wide = _wide(thetas[0], gs[0], [column[0] for column in columns])
     gs = [g.to(wide) for g in gs]
+    if options.inverse_scale != 1.0:
+        gs = list(torch._foreach_mul(gs, options.inverse_scale))
     if options.maximize:
         gs = list(torch._foreach_neg(gs))
     if options.weight_decay and not options.decoupled_weight_decay:
