@@ -401,6 +401,21 @@ def gradient_with_other_placements(setup: Setup, _: Path) -> None:
             assert torch.equal(parameter.grad.to_local(), before)
 
 
+@case({name: TRAINING[name] for name in ("loop", "fused")})
+def random_bits(setup: Setup, _: Path) -> None:
+    """Oracle: a plain parameter of this process's part. Replicas draw the same bits, shards count from 0."""
+    mesh = init_device_mesh("cpu", (2,))
+    for placement in (Shard(0), Shard(1), Replicate()):
+        whole = torch.full((300, 4), 256.0, dtype=torch.bfloat16)
+        parameter = distribute_tensor(whole, mesh, [placement]).requires_grad_()
+        part = parameter.to_local().detach().clone().requires_grad_()
+        for p in (parameter, part):
+            p.grad = torch.full_like(p, -0.75)
+            AggMo([p], lr=1.0, betas=(0,), stochastic_rounding=True, **setup.backend).step()
+        assert set(part.flatten().tolist()) == {256.0, 258.0}
+        assert torch.equal(parameter.to_local(), part)
+
+
 @case(TRAINING)
 def autograd_notices_the_step(setup: Setup, _: Path) -> None:
     """Oracle: autograd, which refuses to go back through a value that was changed in place."""
