@@ -240,9 +240,10 @@ def test_the_peak_is_that_of_a_long_run():
 
 def test_a_peak_late_in_a_run_is_found():
     """Oracle: at the limit z = -1 and -beta, which make |x_t| rise to (1 + beta) / (1 - beta)."""
-    for beta in (0.5, 0.9, 0.99):
-        step = 2 * (1 + beta) * (1 - 1e-12)
-        assert math.isclose(transient_peak((beta,), step), (1 + beta) / (1 - beta), rel_tol=1e-4)
+    for beta in (0.5, 0.9, 0.99, 0.9999):  # the last takes some 10^5 steps to get there
+        step = 2 * (1 + beta) * (1 - 1e-13)
+        tolerance = 1e-4 if beta < 0.999 else 1e-3  # which 1e-13 below the limit costs
+        assert math.isclose(transient_peak((beta,), step), (1 + beta) / (1 - beta), rel_tol=tolerance)
 
 
 def test_nothing_decays_from_the_limit_on():
