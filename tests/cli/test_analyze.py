@@ -72,6 +72,29 @@ def test_a_picture(capsys, tmp_path, betas):
         assert (colours == tone).all(axis=1).any()
 
 
+@pytest.mark.parametrize(("kappas", "low", "high"), [("300,2,50", 2, 300), ("2,2", 1, 20)])
+def test_a_picture_is_of_the_condition_numbers_given(capsys, tmp_path, monkeypatch, kappas, low, high):
+    """Oracle: the condition numbers at which the curves ask for rates; one alone gets a decade to each side."""
+    asked = []
+
+    def watched(damping, kappa):
+        asked.append(kappa)
+        return best_lr(damping, kappa)
+
+    monkeypatch.setattr("aggmo.theory.stability.best_lr", watched)
+    assert analyze(capsys, "--kappas", kappas, "--plot", str(tmp_path / "rates.svg"))[0] == 0
+    curves = [kappa for kappa in asked if np.ndim(kappa)]
+    assert len(curves) == 3
+    for kappa in curves:
+        assert (kappa[0], kappa[-1]) == pytest.approx((low, high))
+
+
+def test_a_beta_near_1_is_not_rounded_to_it(capsys):
+    rows = [line.split() for line in analyze(capsys, "0,0.99999999", "--kappas", "10")[1].splitlines()]
+    assert ["2", "0.99999999", "0.5", "5e+07"] in rows
+    assert ["CM", "0.99999999", "1e+08", "4"] in rows
+
+
 def test_a_picture_as_vectors(capsys, tmp_path):
     file = tmp_path / "rates.svg"
     assert analyze(capsys, "--plot", str(file))[0] == 0

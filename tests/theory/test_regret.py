@@ -288,6 +288,7 @@ GOOD = {
     lemma: {"gradients": [1.0, 2.0], "damping": DEFAULT, "decay": 0.5},
 }
 SENSELESS = {
+    "damping": [(), (1.0,), (-0.1,), (math.nan,), "0.9", 0.9],
     "lr": [0, -1, math.nan, math.inf, "0.1", [], [0.1, 0]],
     "decay": [0, -0.1, 1.1, math.nan, "0.5", True],
     "start": [0, [0], [0, 0, 0], [0, math.nan], [0, 1.5], ["0", "0"]],
@@ -303,8 +304,17 @@ def test_senseless_arguments_are_refused_by_name(function):
     function(**GOOD[function])
     for name in SENSELESS.keys() & GOOD[function]:
         for value in SENSELESS[name]:
-            with pytest.raises(ValueError, match=rf"^{name}="):
+            with pytest.raises(ValueError, match="^betas" if name == "damping" else f"^{name}="):
                 function(**{**GOOD[function], name: value})
+
+
+@pytest.mark.parametrize("function", [aggregated, proved_bound, printed_bound, lemma])
+def test_betas_are_their_damping(function):
+    """Oracle: the same call with a whole `Damping`."""
+    for one, other in zip(
+        function(**GOOD[function]), function(**GOOD[function] | {"damping": [0, 0.9, 0.99]}), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_bound_needs_a_decay_below_1_and_the_printed_one_the_papers_weights():

@@ -142,6 +142,10 @@ def test_what_makes_no_sense():
         sharpness(lambda _: theta.square().sum(), [theta], [{}])
     with pytest.raises(ValueError, match="second derivatives of the loss are not finite"):
         sharpness(lambda _: (theta - 1).square().sum().sqrt(), [theta], one)
+    for name, values in (("tolerance", (0.0, -1e-3, 1.0, math.nan, math.inf)), ("iterations", (0, -1))):
+        for value in values:
+            with pytest.raises(ValueError, match=f"^{name}="):
+                sharpness(lambda _: theta.square().sum(), [theta], one, **{name: value})
     h = torch.linspace(0, 1, 500, dtype=torch.float64)
     many = torch.ones_like(h, requires_grad=True)
     with pytest.raises(RuntimeError, match=re.escape("not converged to tolerance=1e-09 in iterations=3")):

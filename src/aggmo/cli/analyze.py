@@ -18,7 +18,9 @@ def analyze(
     kappas: Annotated[
         str, typer.Option(help="Condition numbers, the largest curvature over the least.")
     ] = "10,1e2,1e3,1e4,1e5,1e6,1e7",
-    plot: Annotated[Path | None, typer.Option(help="Write a picture, such as rates.svg or rates.png.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write a picture, such as rates.svg or rates.png, over these condition numbers.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the speed, the stability and the best learning rates of a damping vector on quadratics.
@@ -29,9 +31,10 @@ def analyze(
     from aggmo.damping import Damping
 
     damping = Damping(_numbers("betas", betas), None if weights is None else _numbers("--weights", weights))
-    found = _analysis(damping, _numbers("--kappas", kappas))
+    condition_numbers = _numbers("--kappas", kappas)
+    found = _analysis(damping, condition_numbers)
     if plot is not None:
-        _plot(damping, plot)
+        _plot(damping, condition_numbers, plot)
     if as_json:
         typer.echo(json.dumps(found, indent=2))
     else:
@@ -89,15 +92,23 @@ def _print(found: dict[str, Any]) -> None:
     for head in ("velocity", "β", "weight", "terminal velocity", "stability limit of lr·λ"):
         velocities.add_column(head, justify="left" if head == "velocity" else "right")
     for i, (one, weight) in enumerate(zip(found["betas"], found["weights"], strict=True), 1):
-        velocities.add_row(str(i), f"{one:g}", f"{weight:.4g}", f"{weight / (1.0 - one):.4g}", "")
+        velocities.add_row(str(i), f"{one:.12g}", f"{weight:.4g}", f"{weight / (1.0 - one):.4g}", "")
     velocities.add_section()
     everything = f"{found['terminal_velocity']:.4g}", f"{found['stability_limit']:.4g}"
     velocities.add_row("[bold]together[/]", "", f"{sum(found['weights']):.4g}", *(f"[bold]{x}[/]" for x in everything))
     for name, rival in (("CM", rivals["classical"]), ("Nesterov", rivals["nesterov"])):
         numbers = f"{rival['terminal_velocity']:.4g}", f"{rival['stability_limit']:.4g}"
-        velocities.add_row(name, f"{beta:g}", "", *numbers)
+        velocities.add_row(name, f"{beta:.12g}", "", *numbers)
     rates = Table(**form)
-    heads = "κ", "best lr", "rate", f"CM\nβ={beta:g}", f"Nesterov\nβ={beta:g}", "CM with\nthe best β", "behind\nthat by"
+    heads = (
+        "κ",
+        "best lr",
+        "rate",
+        f"CM\nβ={beta:.12g}",
+        f"Nesterov\nβ={beta:.12g}",
+        "CM with\nthe best β",
+        "behind\nthat by",
+    )
     for head in heads:
         rates.add_column(head, justify="right", vertical="bottom")
     for row in found["condition_numbers"]:
@@ -120,7 +131,7 @@ def _oscillation(low_high: tuple[float, float] | None, windows: tuple[tuple[floa
     return f"{text},\nbut none in {gaps}." if gaps else f"{text}."
 
 
-def _plot(damping: "Damping", path: Path) -> None:
+def _plot(damping: "Damping", kappas: list[float], path: Path) -> None:
     """Rates over condition numbers, and over steps lr·λ."""
     from matplotlib.figure import Figure
 
@@ -129,28 +140,30 @@ def _plot(damping: "Damping", path: Path) -> None:
     with style():
         figure = Figure(figsize=(9.4, 3.6))
         left, right = figure.subplots(1, 2)
-        _draw_condition_numbers(left, damping)
+        _draw_condition_numbers(left, damping, kappas)
         _draw_steps(right, damping)
         write_powers(figure)
         label_lines(left)
         figure.savefig(path)
 
 
-def _draw_condition_numbers(axis: Any, damping: "Damping") -> None:
-    """As figure 3 of the paper."""
+def _draw_condition_numbers(axis: Any, damping: "Damping", kappas: list[float]) -> None:
+    """As figure 3 of the paper, from the least condition number to the largest, or a decade to each side of one."""
     import numpy as np
 
     from aggmo.lab.paper.style import MUTED, curve
     from aggmo.theory.stability import best_lr
 
-    kappa, beta = np.geomspace(10, 1e7, 121), max(damping)
+    low, high, beta = min(kappas), max(kappas), max(damping)
+    low, high = (max(low / 10.0, 1.0), high * 10.0) if low == high else (low, high)
+    kappa = np.geomspace(low, high, 121)
     axis.set(xscale="log", yscale="log", title="Rate at the best learning rate", xlabel="condition number κ")
     axis.set_ylabel("1 − ρ")
     optimum = 2.0 / (np.sqrt(kappa) + 1.0)
     axis.plot(kappa, optimum, color=MUTED[0], linestyle=":", label="CM, best β")
     for rival, name, label in (
-        (type(damping).classical(beta), "cm", f"CM, β = {beta:g}"),
-        (type(damping).nesterov(beta), "nesterov", f"Nesterov, β = {beta:g}"),
+        (type(damping).classical(beta), "cm", f"CM, β = {beta:.12g}"),
+        (type(damping).nesterov(beta), "nesterov", f"Nesterov, β = {beta:.12g}"),
         (damping, "aggmo", "this damping"),
     ):
         curve(axis, kappa, best_lr(rival, kappa)[1], name, label)

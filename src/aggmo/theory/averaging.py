@@ -13,7 +13,8 @@ four impulse responses:
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import SupportsFloat
 
 import numpy as np
 import numpy.typing as npt
@@ -43,15 +44,20 @@ def moments(alpha: float, beta: float, lags: int) -> Floats:
     return np.concatenate([[1.0], np.cumprod((alpha + r) / (alpha + beta + r))])
 
 
-def impulse_response(damping: Damping, lags: int) -> Floats:
+def impulse_response(damping: Damping | Iterable[SupportsFloat], lags: int) -> Floats:
     """What a gradient counts in the steps of an aggregated momentum: sum_i w_i beta_i^l, l = 0 ... lags - 1.
 
-    Raises:
-        ValueError: lags < 1.
+    Args:
+        damping: the damping vector, or its betas.
+        lags: how many, >= 1.
 
-    >>> impulse_response(Damping((0, 0.5)), lags=4)
+    Raises:
+        ValueError: betas that make no damping vector, or lags < 1.
+
+    >>> impulse_response((0, 0.5), lags=4)
     array([1.    , 0.25  , 0.125 , 0.0625])
     """
+    damping = Damping.of(damping)
     betas, weights = np.asarray(damping.betas), np.asarray(damping.weights)
     # Lag by lag, for thousands of sampled betas and thousands of lags would fill the memory as a table.
     return np.array([weights @ betas**lag for lag in range(whole("lags", lags, least=1))])

@@ -11,8 +11,8 @@ for free weights too, on the whole space or projected onto a convex domain.
 """
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, SupportsFloat
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +54,13 @@ class Bound(NamedTuple):
         return self.domain + self.gradients + self.momentum
 
 
-def aggregated(problem: Problem, damping: Damping, lr: npt.ArrayLike, decay: float, start: npt.ArrayLike) -> Run:
+def aggregated(
+    problem: Problem,
+    damping: Damping | Iterable[SupportsFloat],
+    lr: npt.ArrayLike,
+    decay: float,
+    start: npt.ArrayLike,
+) -> Run:
     """AggMo as in theorem 1, projected onto the problem's domain after every step.
 
         v_i   <- beta_i lambda^t v_i + g_t
@@ -62,7 +68,7 @@ def aggregated(problem: Problem, damping: Damping, lr: npt.ArrayLike, decay: flo
 
     Args:
         problem: the rounds.
-        damping: betas and weights.
+        damping: the damping vector, or its betas.
         lr: the learning rate, > 0; an array for many runs at once.
         decay: the lambda of the betas, 0 < decay <= 1; at 1, which no bound covers, the betas are constant.
         start: theta_1, a point of the domain, or many for many runs, coordinates last.
@@ -76,6 +82,7 @@ def aggregated(problem: Problem, damping: Damping, lr: npt.ArrayLike, decay: flo
     >>> run.iterates[:2, 0]  # 4 - 1 / sqrt(1)
     array([4., 3.])
     """
+    damping = Damping.of(damping)
     lrs, decay, theta = _lr(lr), _decay(decay), _start(problem, start)
     theta = np.broadcast_to(theta, (*np.broadcast_shapes(lrs.shape, theta.shape[:-1]), theta.shape[-1]))
     betas = np.reshape(damping.betas, (-1, *(1,) * theta.ndim))
@@ -153,7 +160,9 @@ def regret(problem: Problem, run: Run, best: npt.ArrayLike) -> Floats:
     return np.cumsum(losses - star.reshape(-1, *(1,) * (losses.ndim - 1)), axis=0)
 
 
-def proved_bound(run: Run, best: npt.ArrayLike, damping: Damping, lr: npt.ArrayLike, decay: float) -> Bound:
+def proved_bound(
+    run: Run, best: npt.ArrayLike, damping: Damping | Iterable[SupportsFloat], lr: npt.ArrayLike, decay: float
+) -> Bound:
     """The bound on the regret that the proof in appendix C gives, for every T.
 
         W R(T) <=   D^2 sqrt(T) / (2 lr)
@@ -178,7 +187,7 @@ def proved_bound(run: Run, best: npt.ArrayLike, damping: Damping, lr: npt.ArrayL
     >>> proved_bound(one, np.zeros(3), Damping((0,)), lr=1, decay=0.5).total  # 3/2 + 3/2 + 0: attained
     array([3.])
     """
-    lrs, decay = _lr(lr), _decay_of_bound(decay)
+    damping, lrs, decay = Damping.of(damping), _lr(lr), _decay_of_bound(decay)
     star = _best(run, best)
     betas, weights = np.asarray(damping.betas), np.asarray(damping.weights)
     total = weights.sum()
@@ -194,7 +203,11 @@ def proved_bound(run: Run, best: npt.ArrayLike, damping: Damping, lr: npt.ArrayL
 
 
 def printed_bound(
-    run: Run, damping: Damping, lr: npt.ArrayLike, decay: float, best: npt.ArrayLike | None = None
+    run: Run,
+    damping: Damping | Iterable[SupportsFloat],
+    lr: npt.ArrayLike,
+    decay: float,
+    best: npt.ArrayLike | None = None,
 ) -> Bound:
     """The bound of theorem 1 as printed, for every T. It does not hold.
 
@@ -209,7 +222,7 @@ def printed_bound(
 
     Args:
         run: what `aggregated` did.
-        damping: with the paper's weights, 1/K each.
+        damping: the damping vector with the paper's weights, 1/K each, or its betas.
         lr, decay: what `aggregated` was given, but decay < 1.
         best: theta*, of shape (d,), or None for the theorem to the letter.
 
@@ -222,7 +235,8 @@ def printed_bound(
     >>> printed_bound(one, Damping((0,)), lr=1, decay=0.5).total  # 0 + 3/2 + 0
     array([1.5])
     """
-    lrs, decay, k = _lr(lr), _decay_of_bound(decay), len(damping)
+    damping, lrs, decay = Damping.of(damping), _lr(lr), _decay_of_bound(decay)
+    k = len(damping)
     if damping.weights != (1.0 / k,) * k:
         raise ValueError(f"damping={damping}: the theorem is for weights of 1/K each; `proved_bound` takes all")
     between, widest = _diameters(run.iterates)
@@ -240,14 +254,14 @@ def printed_bound(
     )
 
 
-def lemma(gradients: npt.ArrayLike, damping: Damping, decay: float) -> tuple[Floats, Floats]:
+def lemma(gradients: npt.ArrayLike, damping: Damping | Iterable[SupportsFloat], decay: float) -> tuple[Floats, Floats]:
     """Both sides of Lemma 1 (appendix C), for every T and for every coordinate by itself.
 
         sum_{t<=T} sum_i v_{i,t}^2 / sqrt(t)  <=  |g_1:T|_4^2 sqrt(1 + log T) sum_i 1 / (1 - beta_i)^2
 
     Args:
         gradients: of T rounds, of shape (T, ...).
-        damping: of which the lemma uses the betas alone.
+        damping: the damping vector, of which the lemma uses the betas alone, or just these.
         decay: the lambda of the betas beta_i lambda^t, 0 < decay <= 1: the lemma holds for constant betas too.
 
     Returns:
@@ -263,7 +277,7 @@ def lemma(gradients: npt.ArrayLike, damping: Damping, decay: float) -> tuple[Flo
     np.float64(36.0)
     """
     g = array("gradients", gradients, "of shape (T, ...), not empty", lambda g: g.ndim > 0 and g.size > 0)
-    decay = _decay(decay)
+    damping, decay = Damping.of(damping), _decay(decay)
     betas = np.reshape(damping.betas, (-1, *(1,) * (g.ndim - 1)))
     velocities, left = np.zeros((len(damping), *g.shape[1:])), np.empty_like(g)
     for t in range(1, len(g) + 1):

@@ -41,12 +41,13 @@ def sharpness(
         params: the parameters, real; those that do not require gradients are left out.
         batches: the data, to be gone over again and again: a list or a DataLoader. The number of examples of a batch is
             the length of its first tensor.
-        tolerance: what the residual of the eigenvalue may be, relative to it; the eigenvalue's own error is smaller.
-        iterations: when to give up.
+        tolerance: what the residual of the eigenvalue may be, relative to it, 0 < tolerance < 1; the eigenvalue's own
+            error is smaller.
+        iterations: when to give up, >= 1.
         seed: of the first vector and of the random state.
 
     Raises:
-        ValueError: no parameters or batches, or second derivatives that are not finite.
+        ValueError: no parameters or batches, an option out of range, or second derivatives that are not finite.
         RuntimeError: not converged after so many iterations.
 
     >>> theta = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
@@ -55,6 +56,10 @@ def sharpness(
     >>> round(value, 6)
     9.0
     """
+    if not 0.0 < tolerance < 1.0:
+        raise ValueError(f"tolerance={tolerance!r}: must be in (0, 1)")
+    if iterations < 1:
+        raise ValueError(f"iterations={iterations!r}: must be at least 1")
     wanted = [p for p in params if p.requires_grad]
     if not wanted:
         raise ValueError("params has no parameter that requires gradients: give at least one")
