@@ -13,6 +13,8 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
 PY = .venv/bin/python
+# What an editable installation does not notice by itself.
+BUILT = pyproject.toml CMakeLists.txt src/aggmo/torch/kernel.c
 PIP_INSTALL = -m pip install --quiet
 TORCH = "$$(grep '^torch==' constraints.txt)"
 
@@ -90,10 +92,10 @@ clean: ## remove everything that these targets made
 	$(PY) $(PIP_INSTALL) $(TORCH)
 	@touch $@
 
-.venv/.demo: .venv/.torch pyproject.toml
+.venv/.demo: .venv/.torch $(BUILT)
 	$(PY) $(PIP_INSTALL) -e '.[lab]'
 	@touch $@
 
-.venv/.dev: .venv/.torch pyproject.toml
+.venv/.dev: .venv/.torch $(BUILT)
 	$(PY) $(PIP_INSTALL) -e '.[all,bench,docs,dev]'
 	@touch $@
