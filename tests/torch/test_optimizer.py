@@ -12,6 +12,7 @@ from problems import assert_close, assert_equal, loss, parameters, train, values
 
 import aggmo
 from aggmo import AggMo, Damping
+from aggmo.torch import kernel_available
 
 
 def one(**options):
@@ -425,6 +426,30 @@ def test_grad_scaler_skips_on_inf_and_shows_unscaled_gradients(backend):
         if t != 1:
             train(b, others, 1)
     assert scaler.get_scale() == 2.0**9
+    assert_close(params, others, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("fused", [None, True])
+def test_gradients_clipped_between_unscaling_and_the_step(fused):
+    """Oracle: the same steps without a scaler. With fused=True the scale is the step's, but not when it is undone."""
+    if fused and not kernel_available():
+        fused = None
+    params, others = parameters(torch.float32), parameters(torch.float32)
+    a, b = AggMo(params, lr=0.01, fused=fused), AggMo(others, lr=0.01, fused=fused)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=2)
+    for t in range(5):
+        for optimizer, trained, scaled in ((a, params, scaler.scale), (b, others, lambda value: value)):
+            optimizer.zero_grad()
+            scaled(loss(trained)).backward()
+        if t == 1:
+            params[0].grad[0, 0] = torch.inf
+        scaler.unscale_(a)
+        for trained in (params, others):
+            torch.nn.utils.clip_grad_norm_(trained, 1.0)
+        scaler.step(a)
+        scaler.update()
+        if t != 1:
+            b.step()
     assert_close(params, others, rtol=1e-6, atol=1e-7)
 
 

@@ -181,6 +181,8 @@ class AggMo(Optimizer):
             **sgd_options(sgd.defaults, damping),
         )
         for source, group in zip(sgd.param_groups, optimizer.param_groups, strict=True):
+            if not source["momentum"]:
+                continue  # buffers from before it was set to 0 have no part in the step
             for p in group["params"]:
                 buffer = sgd.state[p].get("momentum_buffer") if p in sgd.state else None
                 if buffer is not None:

@@ -91,7 +91,7 @@ def check_options(options: dict[str, Any]) -> None:
                 raise ValueError(f"{name}={value!r}: must be a whole number >= 0")
     dtype = options["velocity_dtype"]
     name = str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else dtype
-    if not (name is None or isinstance(name, str) and name in _VELOCITY_DTYPES):
+    if name is not None and not (isinstance(name, str) and name in _VELOCITY_DTYPES):
         raise ValueError(f"velocity_dtype={dtype!r}: must be one of the floating-point dtypes {_VELOCITY_DTYPES}")
     options["velocity_dtype"] = name
 
