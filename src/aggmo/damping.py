@@ -223,10 +223,10 @@ def _floats(name: str, values: Iterable[SupportsFloat]) -> tuple[float, ...]:
 def _float(name: str, value: SupportsFloat) -> float:
     """The value as a float; a string of digits is not a number."""
     try:
-        if isinstance(value, str | bytes):
+        if isinstance(value, str | bytes | np.complexfloating):  # of which NumPy would drop the imaginary part
             raise TypeError
         return float(value) + 0.0  # -0.0 becomes 0.0
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last from a tensor that is complex or on meta
         raise ValueError(f"{name} is {value!r}: must be one number") from None
 
 

@@ -9,6 +9,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 from aggmo import AggMo, Damping
 from aggmo.torch import kernel_available
+from aggmo.torch.schedule import DampingSchedule, warmup
 
 pytestmark = [
     # Inductor's own imports use what torch itself deprecates.
@@ -89,6 +90,53 @@ def test_fifty_steps_with_a_changing_lr(tensor_lr, graphs, backend, options):
     train(b, others, 50, lambda _: schedulers[1].step())
     assert_close(params, others)
     assert counter.frame_count <= graphs
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_betas_and_weight_decay_that_change(backend, decoupled):
+    """As under a schedule over damping: one graph, and one more at the first change."""
+
+    def made(params):
+        return AggMo(params, lr=0.02, weight_decay=0.5, decoupled_weight_decay=decoupled, **backend)
+
+    params, others = parameters()[:2], parameters()[:2]
+    a, b = made(params), made(others)
+    step, counter = compiled(a)
+
+    def schedule(optimizer):
+        warm = DampingSchedule(optimizer, warmup(8))
+
+        def write(t):
+            optimizer.param_groups[0]["weight_decay"] = 1 / (2 + t)
+            if t:
+                warm.step()
+
+        return write
+
+    run(a, step, params, 12, schedule(a))
+    train(b, others, 12, schedule(b))
+    assert_close(params, others)
+    assert counter.frame_count <= 2
+
+
+@pytest.mark.filterwarnings("ignore:Torchinductor does not support code generation for complex:UserWarning")
+@pytest.mark.parametrize("options", [{}, {"foreach": True}], ids=str)
+def test_complex_parameters(options):
+    """They are not for the kernel, which the step would call by default, nor is a group that has one."""
+
+    def made():
+        real, *_ = parameters()
+        return [torch.complex(real, real.flip(0)).detach().requires_grad_(), *parameters()[1:]]
+
+    params, others = made(), made()
+    a, b = AggMo(params, lr=0.02, **options), AggMo(others, lr=0.02, **options)
+    step, _ = compiled(a)
+    for stepping, stepped in ((step, params), (b.step, others)):
+        for _ in range(5):
+            for p in stepped:
+                p.grad = p.detach() / 2
+            stepping()
+    assert_close(params, others)
 
 
 def test_a_compiled_training_step():

@@ -144,6 +144,20 @@ def test_differentiable_comes_along():
     assert AggMo.from_sgd(SGD([p], lr=0.1, differentiable=True)).param_groups[0]["differentiable"]
 
 
+def test_a_buffer_that_sgd_no_longer_looks_at_is_left(backend):
+    """Oracle: AggMo without velocities. A group whose momentum was set to 0 keeps its old buffers in the state."""
+    params = parameters()
+    sgd = SGD(params, lr=0.01, momentum=0.9)
+    train(sgd, params, 3)
+    sgd.param_groups[0]["momentum"] = 0.0
+    others = [p.detach().clone().requires_grad_() for p in params]
+    optimizer = AggMo.from_sgd(sgd, betas=(0.5, 0.9), **backend)
+    fresh = AggMo(others, lr=optimizer.param_groups[0]["lr"], betas=(0.5, 0.9), **backend)
+    train(optimizer, params, 3)
+    train(fresh, others, 3)
+    assert_equal(params, others)
+
+
 def test_a_sparse_buffer_is_taken_over():
     """Oracle: the run with dense gradients."""
     trained = []

@@ -12,6 +12,7 @@ from problems import assert_close, assert_equal, loss, parameters, train, values
 
 import aggmo
 from aggmo import AggMo, Damping
+from aggmo.torch import kernel_available
 
 
 def one(**options):
@@ -61,6 +62,7 @@ BAD = [
     ({"lr": True}, r"^lr=True"),
     ({"lr": 10**400}, r"^lr=1000"),
     ({"lr": np.array([0.1, 0.2])}, r"^lr=array"),
+    ({"lr": np.complex64(0.1 + 1j)}, r"^lr=.*complex64"),
     ({"lr": torch.ones(2)}, r"^lr is a tensor of shape \(2,\)"),
     ({"lr": torch.tensor(1j)}, r"^lr is a tensor.*real"),
     ({"lr": torch.tensor(1)}, r"^lr is a tensor.*int64.*real"),
@@ -68,11 +70,16 @@ BAD = [
     ({"weight_decay": math.nan}, r"^weight_decay=nan"),
     ({"weight_decay": "no"}, r"^weight_decay='no'"),
     ({"weight_decay": True}, r"^weight_decay=True"),
+    ({"weight_decay": np.complex64(0.1)}, r"^weight_decay=.*complex64"),
+    ({"weight_decay": torch.tensor(0.1j)}, r"^weight_decay=tensor"),
+    ({"weight_decay": torch.tensor(0.1, device="meta")}, r"^weight_decay=tensor"),
     ({"betas": (0, 1)}, r"^betas\[1\] is 1.0"),
     ({"betas": ()}, r"^betas is empty"),
     ({"betas": 0.9}, r"^betas=0.9"),
     ({"betas": (0, [], 0.9)}, r"^betas\[1\] is \[\]"),
     ({"betas": (0, torch.tensor(0.5), torch.tensor(5.0))}, r"^betas\[2\] is 5.0"),
+    ({"betas": (0, torch.tensor(0.5j), 0.9)}, r"^betas\[1\] is tensor.*must be one number"),
+    ({"weights": (1, torch.tensor(1.0, device="meta"), 1)}, r"^weights\[1\] is tensor.*must be one number"),
     ({"weights": torch.tensor(1.0)}, r"^weights=tensor"),
     ({"weights": (1, 1)}, r"^2 weights for 3 betas"),
     ({"weights": (0, 0, 0)}, r"^all weights are 0"),
@@ -86,6 +93,9 @@ BAD = [
     ({"velocity_dtype": torch.float8_e5m2}, r"^velocity_dtype=torch.float8_e5m2"),
     ({"velocity_dtype": "bf16"}, r"^velocity_dtype='bf16'"),
     ({"velocity_dtype": 16}, r"^velocity_dtype=16"),
+    ({"velocity_dtype": np.zeros(2)}, r"^velocity_dtype=array"),
+    ({"stochastic_rounding": 1}, r"^stochastic_rounding=1: must be True or False"),
+    ({"stochastic_rounding": True, "foreach": True}, r"^stochastic_rounding=True with foreach=True"),
 ]
 
 
@@ -416,6 +426,30 @@ def test_grad_scaler_skips_on_inf_and_shows_unscaled_gradients(backend):
         if t != 1:
             train(b, others, 1)
     assert scaler.get_scale() == 2.0**9
+    assert_close(params, others, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("fused", [None, True])
+def test_gradients_clipped_between_unscaling_and_the_step(fused):
+    """Oracle: the same steps without a scaler. With fused=True the scale is the step's, but not when it is undone."""
+    if fused and not kernel_available():
+        fused = None
+    params, others = parameters(torch.float32), parameters(torch.float32)
+    a, b = AggMo(params, lr=0.01, fused=fused), AggMo(others, lr=0.01, fused=fused)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=2)
+    for t in range(5):
+        for optimizer, trained, scaled in ((a, params, scaler.scale), (b, others, lambda value: value)):
+            optimizer.zero_grad()
+            scaled(loss(trained)).backward()
+        if t == 1:
+            params[0].grad[0, 0] = torch.inf
+        scaler.unscale_(a)
+        for trained in (params, others):
+            torch.nn.utils.clip_grad_norm_(trained, 1.0)
+        scaler.step(a)
+        scaler.update()
+        if t != 1:
+            b.step()
     assert_close(params, others, rtol=1e-6, atol=1e-7)
 
 

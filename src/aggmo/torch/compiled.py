@@ -14,17 +14,16 @@ from aggmo.torch import fused, update
 def step(params: list[Tensor], grads: list[Tensor], velocities: list[Tensor], options: update.Options) -> None:
     """`update.step` with the kernel, while compiling; parameters and velocities change in place."""
     rows = update.rows(params, grads, velocities, len(options.stored))
-    lr = options.lr
+    lr, one = options.lr, torch.ones(1, dtype=torch.float64)
+    # Only as a factor of a tensor is a number not compiled anew at each change (torch 2.13).
+    numbers = torch.cat([one * number for number in (options.weight_decay, *options.betas, *options.weights)])
     _step(
         [theta for theta, *_ in rows],
         [g for _, g, *_ in rows],
         [velocity for _, _, row, _ in rows for velocity in row],
-        options.betas,
-        options.weights,
         options.stored,
-        # Only as a factor of a tensor is a number not compiled anew at each change (torch 2.13).
-        lr if isinstance(lr, Tensor) else torch.ones(1, dtype=torch.float64) * lr,
-        options.weight_decay,
+        lr if isinstance(lr, Tensor) else one * lr,
+        numbers,
         options.decoupled_weight_decay,
         options.maximize,
     )
@@ -35,15 +34,15 @@ def _step(
     thetas: Sequence[Tensor],
     grads: Sequence[Tensor],
     velocities: Sequence[Tensor],
-    betas: Sequence[float],
-    weights: Sequence[float],
     stored: Sequence[int],
     lr: Tensor,
-    weight_decay: float,
+    numbers: Tensor,
     decoupled_weight_decay: bool,
     maximize: bool,
 ) -> None:
     """The eager step; what the compiler hands over may lie in memory as it likes."""
+    weight_decay, *damping = numbers.tolist()
+    betas, weights = damping[: len(damping) // 2], damping[len(damping) // 2 :]
     options = update.Options(
         betas,
         weights,

@@ -32,7 +32,7 @@ class AggMo(Optimizer):
 
     Every option may differ between parameter groups and is read from the group at each step, so that schedulers can
     change it. Under `torch.compile` a learning rate that is a tensor is never compiled anew; one that is a number once,
-    at its first change, and betas that change likewise.
+    at its first change, and likewise betas and weight decay.
 
     Args:
         params: parameters, named parameters or parameter groups, as for every `torch.optim.Optimizer`.
@@ -181,6 +181,8 @@ class AggMo(Optimizer):
             **sgd_options(sgd.defaults, damping),
         )
         for source, group in zip(sgd.param_groups, optimizer.param_groups, strict=True):
+            if not source["momentum"]:
+                continue  # buffers from before it was set to 0 have no part in the step
             for p in group["params"]:
                 buffer = sgd.state[p].get("momentum_buffer") if p in sgd.state else None
                 if buffer is not None:
@@ -294,7 +296,7 @@ class AggMo(Optimizer):
                 rounding_key=_rounding_key(group) if group["stochastic_rounding"] else None,
             )
             if torch.compiler.is_compiling():
-                if kernel and all(p.is_cpu for p in params):
+                if kernel and all(p.is_cpu and p.is_floating_point() for p in params):
                     compiled.step(params, grads, velocities, options)
                     continue
                 plan = None

@@ -8,6 +8,7 @@ import math
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -90,7 +91,7 @@ def check_options(options: dict[str, Any]) -> None:
                 raise ValueError(f"{name}={value!r}: must be a whole number >= 0")
     dtype = options["velocity_dtype"]
     name = str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else dtype
-    if name not in _VELOCITY_DTYPES:
+    if name is not None and not (isinstance(name, str) and name in _VELOCITY_DTYPES):
         raise ValueError(f"velocity_dtype={dtype!r}: must be one of the floating-point dtypes {_VELOCITY_DTYPES}")
     options["velocity_dtype"] = name
 
@@ -99,10 +100,10 @@ def _number(name: str, value: Any, allowed: str) -> float:
     """The value as a float, if it is a finite number >= 0."""
     if type(value) is not float:
         try:
-            if isinstance(value, bool | str | bytes):
+            if isinstance(value, bool | str | bytes | np.complexfloating):  # of which NumPy would drop a part
                 raise TypeError
             number = float(value)
-        except (TypeError, ValueError, OverflowError):
+        except (TypeError, ValueError, OverflowError, RuntimeError):  # the last from a tensor, complex or on meta
             raise ValueError(f"{name}={value!r}: {allowed}") from None
     else:
         number = value

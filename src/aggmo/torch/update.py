@@ -87,6 +87,8 @@ def step(
         left = _step_fused(left, options)
     if foreach is None and options.rounding_key is None:
         _, foreach = _default_to_fused_or_foreach(params, options.differentiable, use_fused=False)
+    if foreach and torch.compiler.is_compiling() and any(p.is_complex() for p in params):
+        foreach = False  # lists of complex tensors are an error in Inductor (torch 2.13)
     terms = options.terms()
     if not foreach:
         for theta, g, row, start in left:
@@ -212,17 +214,24 @@ def _step_many(
 ) -> None:
     """The same for parameters of one device and dtype together; a column is one stored velocity of all of them."""
     wide = _wide(thetas[0], gs[0], [column[0] for column in columns])
+    compiling = torch.compiler.is_compiling()  # a number in a foreach operation is compiled anew at each change
     gs = [g.to(wide) for g in gs]
     if options.inverse_scale != 1.0:
         gs = list(torch._foreach_mul(gs, options.inverse_scale))
     if options.maximize:
         gs = list(torch._foreach_neg(gs))
     if options.weight_decay and not options.decoupled_weight_decay:
-        gs = list(torch._foreach_add(gs, thetas, alpha=options.weight_decay))
+        if compiling:
+            gs = [g + theta.to(wide) * options.weight_decay for g, theta in zip(gs, thetas, strict=True)]
+        else:
+            gs = list(torch._foreach_add(gs, thetas, alpha=options.weight_decay))
     for beta, place in terms.stored:
         column = columns[place]
         new = [velocity.to(wide) for velocity in column]  # the column itself where this is its dtype
-        torch._foreach_mul_(new, beta)
+        if compiling:
+            new = [velocity * beta for velocity in new]
+        else:
+            torch._foreach_mul_(new, beta)
         torch._foreach_add_(new, gs)
         if new[0] is not column[0]:
             torch._foreach_copy_(column, new)
@@ -236,8 +245,11 @@ def _step_many(
             torch._foreach_add_(totals, column, alpha=weight)
     if options.weight_decay and options.decoupled_weight_decay:
         totals, scale = _scaled(totals, begun, scale), 1.0
-        torch._foreach_add_(totals, thetas, alpha=options.weight_decay)
-    if torch.compiler.is_compiling():
+        if compiling:
+            totals = [t + theta.to(wide) * options.weight_decay for t, theta in zip(totals, thetas, strict=True)]
+        else:
+            torch._foreach_add_(totals, thetas, alpha=options.weight_decay)
+    if compiling:
         torch._foreach_sub_(thetas, [total * scale * options.lr for total in totals])
     elif isinstance(options.lr, Tensor):
         totals = _scaled(totals, begun, scale)
