@@ -18,6 +18,7 @@ from aggmo import Damping, reference
 from aggmo.optax import ScaleByAggMoState, aggmo, scale_by_aggmo
 
 SHAPES = {"matrix": (2, 3), "list": [(4,), ()]}
+NAMES = {"matrix": "matrix", "list": ["vector", "scalar"]}
 
 
 def tree(seed, scale=1.0):
@@ -329,6 +330,13 @@ def test_where_weights_decay(mask):
         )
         found = [{"x": jax.tree.leaves(iterate)[i]} for iterate in iterates]
         assert_close(found, expected, rtol=1e-5)
+
+
+def test_a_masked_state_is_laid_out_as_its_parameters():
+    """`optax.tree.map_params` finds the velocities by an `init` with a placeholder, which no mask can fit."""
+    optimizer = aggmo(0.1, (0, 0.9), weight_decay=0.5, mask={"matrix": True, "list": [False, True]})
+    state = optax.tree.map_params(optimizer, lambda _, name: name, optimizer.init(tree(0)), NAMES)
+    assert state[0] == ScaleByAggMoState((None, NAMES))
 
 
 def test_without_weight_decay_no_parameters_are_needed():

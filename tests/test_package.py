@@ -24,6 +24,18 @@ def test_the_core_imports_no_framework():
     assert not FRAMEWORKS & set(loaded)
 
 
+def test_the_import_is_quick():
+    """Within 100 ms of the processor's time, NumPy included; the best of some, as the machine may be busy."""
+    code = """
+import time
+start = time.process_time()
+import aggmo
+print(time.process_time() - start)
+"""
+    seconds = (float(python(code)[0]) for _ in range(20))
+    assert any(one < 0.1 for one in seconds)
+
+
 def test_aggmo_is_loaded_when_it_is_used():
     printed = python("import sys, aggmo; print('torch' in sys.modules, aggmo.AggMo.__module__, 'torch' in sys.modules)")
     assert printed == ["False", "aggmo.torch.optimizer", "True"]

@@ -273,6 +273,10 @@ def test_state_of_another_k_is_refused():
     two.save_own_variables(store)
     with pytest.raises(ValueError, match=r"is of betas=\(0.5, 0.9\), this optimizer has betas=\(0.0, 0.5, 0.9\)"):
         three.load_own_variables(store)  # as many variables, but others
+    store = {}
+    built(betas=(0.5, 0)).save_own_variables(store)
+    with pytest.raises(ValueError, match=r"is of betas=\(0.5, 0.0\), .* and zeros in the same places"):
+        built(betas=(0, 0.5)).load_own_variables(store)
 
 
 def built(**options):
