@@ -247,7 +247,7 @@ def test_bad_rates_in_arrays():
         optax.inject_hyperparams(aggmo)(learning_rate=-0.1).init(tree(0))
 
 
-@pytest.mark.parametrize("dtype", ["int32", "complex64", bool])
+@pytest.mark.parametrize("dtype", ["int32", "complex64", bool, "floaty", 32, "float8_e4m3fn"])
 def test_bad_accumulator_dtype(dtype):
     with pytest.raises(ValueError, match=r"accumulator_dtype=.*must be a floating-point dtype"):
         scale_by_aggmo(accumulator_dtype=dtype)
@@ -300,6 +300,8 @@ def test_a_beta_that_has_become_zero_keeps_its_velocity():
 def test_a_mask_of_the_wrong_structure(mask):
     with pytest.raises(ValueError, match="mask has not the structure of the parameters nor of a prefix of it"):
         aggmo(0.1, weight_decay=0.5, mask=mask).init(tree(0))
+    with pytest.raises(ValueError, match="mask has not the structure"):  # whoever switches the decay off may err alike
+        aggmo(0.1, mask=mask).init(tree(0))
 
 
 @pytest.mark.parametrize("leaf", [1.0, "True", np.ones(2)])
@@ -342,6 +344,8 @@ def test_a_masked_state_is_laid_out_as_its_parameters():
 def test_without_weight_decay_no_parameters_are_needed():
     updates, _ = aggmo(0.1).update(tree(0), aggmo(0.1).init(tree(0)))
     assert_close(updates, jax.tree.map(lambda g: -0.1 * g, tree(0)), rtol=1e-6)
+    masked = aggmo(0.1, mask={"matrix": True, "list": False})
+    assert_close(masked.update(tree(0), masked.init(tree(0)))[0], updates)
     with pytest.raises(ValueError, match="params"):
         aggmo(0.1, weight_decay=0.1).update(tree(0), aggmo(0.1, weight_decay=0.1).init(tree(0)))
 

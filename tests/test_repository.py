@@ -137,6 +137,16 @@ def test_every_import_is_declared():
             assert names & declared, f"{files} import {module}, which no extra has"
 
 
+def test_the_examples_need_only_their_extra():
+    """But for the task, which is written for `aggmo compare` and needs what that needs."""
+    declared = {canonicalize_name(requirement.name) for requirement in requirements("examples")}
+    distributions = metadata.packages_distributions()
+    for module, files in imports().items():
+        examples = {file for file in files if file.startswith("examples/")} - {"examples/own_task.py"}
+        if examples and module not in {"aggmo"} | sys.stdlib_module_names:
+            assert set(map(canonicalize_name, distributions[module])) & declared, f"{examples} import {module}"
+
+
 def test_the_version_stands_in_one_place():
     version = re.compile(rf"(?<![\w.]){re.escape(PROJECT['project']['version'])}(?![\w.])")
     others = {"constraints.txt", "CHANGELOG.md"}  # other packages' versions, and the history

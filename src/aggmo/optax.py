@@ -95,7 +95,7 @@ def aggmo(
     decays = not (isinstance(weight_decay, int | float) and weight_decay == 0)
     return optax.chain(
         scale_by_aggmo(betas, weights, accumulator_dtype),
-        _decay(weight_decay, mask) if decays else optax.identity(),
+        _decay(weight_decay if decays else None, mask),
         optax.scale_by_learning_rate(learning_rate),
     )
 
@@ -117,7 +117,8 @@ def scale_by_aggmo(
             be traced, for `jax.vmap` over dampings and for schedules by `optax.inject_hyperparams`; its velocities are
             always stored, and its values are checked only when they are known.
         weights: the weight of each velocity, >= 0, numbers or a JAX array; 1/K each if None.
-        accumulator_dtype: the floating-point dtype in which velocities are stored, None for their parameter's.
+        accumulator_dtype: the floating-point dtype, of 16 bits or more, in which velocities are stored; None for their
+            parameter's.
 
     Raises:
         ValueError: betas or weights out of range, or no floating-point dtype; from `init` and `update`, a leaf that is
@@ -131,9 +132,7 @@ def scale_by_aggmo(
     (Array(4., dtype=float32), (None, Array(1.5, dtype=float32)))
     """
     terms = _terms(betas, weights)
-    dtype = None if accumulator_dtype is None else jnp.dtype(accumulator_dtype)
-    if dtype is not None and not jnp.issubdtype(dtype, jnp.floating):
-        raise ValueError(f"accumulator_dtype={accumulator_dtype!r}: must be a floating-point dtype or None")
+    dtype = None if accumulator_dtype is None else _floating(accumulator_dtype)
 
     def init(params: Any) -> ScaleByAggMoState:
         _check_leaves("params", params, dtype)
@@ -190,6 +189,19 @@ def _entries(values: Any) -> list[Any] | None:
     return None
 
 
+def _floating(accumulator_dtype: Any) -> Any:
+    """The dtype, if sums can be stored in it; JAX promotes those of 8 bits to no other."""
+    try:
+        dtype = jnp.dtype(accumulator_dtype)
+    except TypeError:
+        dtype = None
+    if dtype is None or not jnp.issubdtype(dtype, jnp.floating) or dtype.itemsize < 2:
+        raise ValueError(
+            f"accumulator_dtype={accumulator_dtype!r}: must be a floating-point dtype of 16 bits or more, or None"
+        )
+    return dtype
+
+
 def _is_zero(beta: Scalar) -> bool:
     """Whether a velocity of this beta is the gradient itself, known without looking into arrays."""
     return not isinstance(beta, jax.Array) and beta == 0.0
@@ -216,9 +228,9 @@ def _aggregate(g: Any, row: list[Any], terms: _Terms) -> tuple[Any, list[Any]]:
     return total.astype(narrow), new
 
 
-def _decay(weight_decay: ScalarOrSchedule, mask: Mask | None) -> optax.GradientTransformation:
-    """`optax.add_decayed_weights`, which would take a mask that does not fit as far as it goes."""
-    inner = optax.add_decayed_weights(weight_decay, mask)
+def _decay(weight_decay: ScalarOrSchedule | None, mask: Mask | None) -> optax.GradientTransformation:
+    """`optax.add_decayed_weights`, which would take a mask that does not fit as far as it goes; nothing for None."""
+    inner = optax.identity() if weight_decay is None else optax.add_decayed_weights(weight_decay, mask)
 
     def init(params: Any) -> Any:
         if mask is not None and jax.tree.leaves(params):  # optax.tree.map_params asks with a placeholder for them all
