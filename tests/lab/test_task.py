@@ -112,6 +112,7 @@ def test_bad_tasks(options, message):
     [
         (("loss", len), "name='loss'"),
         (("", len), "name=''"),
+        (("top-1 error", len), "name='top-1 error' of a metric: must be an identifier such as top1_error"),
         (("error", 3), "of=3 of metric error"),
         (("error", len, "less"), "direction='less'"),
         (("error", len, "min", 3), "transform=3 of metric error"),
@@ -171,6 +172,7 @@ def test_a_task_of_ones_own_is_found():
         ("no_such_module:task", "ModuleNotFoundError: No module named 'no_such_module'"),
         ("small_tasks:no_such_task", "AttributeError: module 'small_tasks' has no attribute 'no_such_task'"),
         ("small_tasks:broken", r"task 'small_tasks:broken' cannot be made: KeyError: 'no such\\nthing'"),
+        ("small_tasks:leaving", r"task 'small_tasks:leaving' cannot be made: SystemExit: 0"),
         ("small_tasks:rubbish", r"rubbish\(\) returned a dict, not a Task"),
         ("small_tasks:jitter", "TypeError: jitter.* missing 2 required positional arguments"),
         ("small_tasks:Task", "TypeError: .*missing"),

@@ -98,7 +98,7 @@ class Metric:
     """A number by which a model is judged: the mean over all samples of a split.
 
     Args:
-        name: any but "loss", which is a column of its own.
+        name: an identifier, as it becomes part of the names of columns; any but "loss", which is a column of its own.
         of: from output and batch to the mean over the batch, a tensor with one element.
         direction: "min" or "max", whichever is better.
         transform: applied to the mean over all samples, such as `torch.exp` for a perplexity; None leaves it.
@@ -117,8 +117,10 @@ class Metric:
     transform: Callable[[Tensor], Tensor] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name or self.name == "loss":
-            raise ValueError(f"name={self.name!r} of a metric: must be a string, and not 'loss'")
+        if not isinstance(self.name, str) or not self.name.isidentifier() or self.name == "loss":
+            raise ValueError(
+                f"name={self.name!r} of a metric: must be an identifier such as top1_error, and not 'loss'"
+            )
         if self.direction not in ("min", "max"):
             raise ValueError(f"direction={self.direction!r} of metric {self.name}: must be 'min' or 'max'")
         _check_callable(f"metric {self.name}", self, "of")
@@ -270,7 +272,7 @@ resnet32-c100-nobn, lstm
         raise ValueError(f"task {name!r} with a scale or a store: only the paper's tasks have them")
     try:
         task = getattr(importlib.import_module(module), function)()
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a program that is imported may end itself
         raise ValueError(f"task {name!r} cannot be made: {one_line(error)}") from error
     if not isinstance(task, Task):
         raise ValueError(f"task {name!r}: {function}() returned a {type(task).__name__}, not a Task")
@@ -288,7 +290,7 @@ def _of_the_paper(name: str, scale: str, store: "Store | None") -> Task:
     return paper_task(name, scale, store or Store())
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """An exception's type and message on one line.
 
     >>> one_line(ValueError("two    lines"))
