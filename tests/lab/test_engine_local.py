@@ -59,7 +59,13 @@ def test_a_worker_has_its_threads_from_the_start(threads, tmp_path):
     engine.submit(task(tmp_path, "place"))
     end = ends(engine, 1)[1]
     engine.stop()
-    assert end.outcome == {"session": True, "variable": str(threads), "threads": threads, "devices": None}
+    assert end.outcome == {
+        "session": True,
+        "variable": str(threads),
+        "threads": threads,
+        "devices": None,
+        "device": None,
+    }
     assert end.place["threads"] == threads
     assert {"python", "aggmo", "numpy", "torch"} <= end.place["versions"].keys()
 

@@ -194,6 +194,23 @@ def test_a_module_that_does_not_load(tmp_path, monkeypatch):
     assert "unfinished" not in sys.modules
 
 
+def test_tensors_on_another_device():
+    """Oracle: the device of the batches; the tensors that were given stay where they are."""
+    data = tensors(evaluation_size=4, augment=lambda batch, _: batch)
+    moved = data.to("meta")
+    batches = [*moved.training(4, torch.Generator()), *moved.evaluation("validation"), *moved.evaluation("test")]
+    assert len(batches) == 3 * 3
+    assert {tensor.device.type for batch in batches for tensor in batch} == {"meta"}
+    assert (moved.evaluation_size, moved.augment) == (data.evaluation_size, data.augment)
+    assert {tensor.device.type for tensor in (*data.train, *data.splits["test"])} == {"cpu"}
+
+
+def test_data_that_stay_where_they_are():
+    task = small_tasks.language()
+    with pytest.raises(ValueError, match="task language on cuda: its data, a Text, has no method `to`"):
+        task.to("cuda")
+
+
 @pytest.mark.parametrize("options", [{"scale": "quick"}, {"store": Store(embedded=True)}])
 def test_scale_and_store_are_for_the_papers_tasks(options):
     with pytest.raises(ValueError, match="'small_tasks:language' with a scale or a store: only the paper's tasks"):

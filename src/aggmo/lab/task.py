@@ -7,11 +7,12 @@ The loop of `aggmo.lab.train` asks a task for batches, and does not look into th
     metric.of(output, batch)              a mean over the batch, too
 """
 
+import copy
 import importlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Generator, Tensor, nn
@@ -39,13 +40,14 @@ class Data(Protocol):
 
 
 class Tensors:
-    """Data held as whole tensors, on the device where the model is: a batch is a tuple of their rows.
+    """Data held as whole tensors, on one device: a batch is a tuple of their rows.
 
     Indexing whole tensors costs a fraction of what a DataLoader does with a Python call for each sample.
 
     Args:
         train, validation, test: tensors of equally many rows, at least one, such as (inputs, labels).
-        augment: changes a training batch, given it and the generator that all its randomness has to come from.
+        augment: changes a training batch, given it and the generator that all its randomness has to come from, which
+            is on the CPU.
         evaluation_size: the rows of an evaluation batch, >= 1.
 
     Raises:
@@ -91,6 +93,17 @@ class Tensors:
         [3, 2]
         """
         return zip(*(torch.split(tensor, self.evaluation_size) for tensor in self.splits[split]), strict=True)
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same with all tensors on a device.
+
+        >>> Tensors(*3 * [(torch.zeros(5),)]).to("meta").train[0].device
+        device(type='meta')
+        """
+        moved = copy.copy(self)
+        moved.train = tuple(tensor.to(device) for tensor in self.train)
+        moved.splits = {name: tuple(tensor.to(device) for tensor in part) for name, part in self.splits.items()}
+        return moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +241,25 @@ class Task:
     def select(self) -> Metric:
         """The metric whose validation value selects the best epoch."""
         return self.metrics[0]
+
+    def to(self, device: torch.device | str) -> "Task":
+        """The same with its data and its models on a device.
+
+        Raises:
+            ValueError: data that have no method `to`, which gives the same on a device.
+
+        >>> part = torch.eye(2), torch.tensor([0, 1])
+        >>> metric = Metric("mean", lambda output, batch: output.mean())
+        >>> task = Task("mine", Tensors(part, part, part), lambda: nn.Linear(2, 2), metric.of, (metric,), 1, 1)
+        >>> task.to("meta").model().weight.device
+        device(type='meta')
+        """
+        move = getattr(self.data, "to", None)
+        if move is None:
+            raise ValueError(
+                f"task {self.name} on {device}: its data, a {type(self.data).__name__}, has no method `to`"
+            )
+        return replace(self, data=move(device), model=lambda: self.model().to(device))
 
 
 def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
