@@ -21,8 +21,10 @@ from trials import alive, attempts, children, contents, kill, until, without_roo
 
 from aggmo.cli import main
 from aggmo.lab.comparison import Comparison
+from aggmo.lab.data.store import Store
 from aggmo.lab.records import Records
 from aggmo.lab.setting import Setting
+from aggmo.lab.task import find
 from aggmo.lab.train import train
 
 TESTS = Path(small_tasks.__file__).parent
@@ -188,6 +190,9 @@ def test_a_task_of_the_paper_without_network_or_files(tmp_path, capsys):
     code, out, err = here(capsys, "compare", "resnet32-c10", *options, "--runs", tmp_path)
     assert code == 0, err
     assert "resnet32-c10 (quick)" in out
+    assert "Data: scikit-learn's digits in place of CIFAR-10 (embedded): 1,500 of 50,000 train" in " ".join(out.split())
+    plain = json.loads(here(capsys, "compare", "resnet32-c10", *options, "--runs", tmp_path, "--json")[1])
+    assert plain["data"] == find("resnet32-c10", "quick", Store(embedded=True)).description
     assert json.loads((tmp_path / "resnet32-c10-quick" / "data.json").read_text()) == {
         "data_dir": None,
         "embedded": True,

@@ -73,9 +73,9 @@ def compare(
     summary = _run(study, place, retry, tensorboard)
     comparison = _comparison(study, found, target)
     if as_json:
-        _print_json(study, comparison, summary)
+        _print_json(study, found, comparison, summary)
     else:
-        _print_tables(comparison, len({each["seed"] for each in settings}))
+        _print_tables(found, comparison, len({each["seed"] for each in settings}))
     _save(comparison, csv, markdown, latex)
     if figures and not summary.interrupted and comparison.best:
         _draw(study, comparison, quiet=as_json)
@@ -260,16 +260,17 @@ def _comparison(study: "Study", task: "Task", target: float | None) -> "Comparis
     return Comparison(task.name, task.select.name, task.select.direction, trials, curves, target)
 
 
-def _print_json(study: "Study", comparison: "Comparison", summary: Any) -> None:
+def _print_json(study: "Study", task: "Task", comparison: "Comparison", summary: Any) -> None:
     """One JSON object on the standard output."""
     import json
     from dataclasses import asdict
 
-    typer.echo(json.dumps({**comparison.plain(), "study": str(study.directory), "trials": asdict(summary)}, indent=2))
+    about = {"data": task.description, "study": str(study.directory), "trials": asdict(summary)}
+    typer.echo(json.dumps({**comparison.plain(), **about}, indent=2))
 
 
-def _print_tables(comparison: "Comparison", seeds: int) -> None:
-    """The three tables and the warnings."""
+def _print_tables(task: "Task", comparison: "Comparison", seeds: int) -> None:
+    """The three tables, the data that they are about, and the warnings."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -288,6 +289,8 @@ def _print_tables(comparison: "Comparison", seeds: int) -> None:
         console.print(table)
     if comparison.best:
         console.print(f"Mean ± standard deviation over {seeds} seed{'s' * (seeds > 1)}.", style="dim")
+    if comparison.best and task.description:
+        console.print(f"Data: {task.description}.", style="dim", markup=False, highlight=False)
     for line in comparison.warnings():
         console.print(f"[yellow]note[/] {line}", highlight=False)
 
