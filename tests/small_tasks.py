@@ -1,5 +1,6 @@
 """Tasks of a few milliseconds an epoch, for the tests of the lab's training; as `small_tasks:function` for `find`."""
 
+import sys
 import time
 from typing import NamedTuple
 
@@ -149,6 +150,10 @@ def misfit():
 
 def broken():
     raise KeyError("no such\nthing")
+
+
+def leaving():
+    sys.exit(0)
 
 
 def rubbish():

@@ -198,6 +198,7 @@ def place(settings, directory, report):  # noqa: ARG001
         "variable": os.environ["OMP_NUM_THREADS"],
         "threads": torch.get_num_threads(),
         "devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        "device": os.environ.get("AGGMO_DEVICE"),
     }
 
 

@@ -21,8 +21,10 @@ from trials import alive, attempts, children, contents, kill, until, without_roo
 
 from aggmo.cli import main
 from aggmo.lab.comparison import Comparison
+from aggmo.lab.data.store import Store
 from aggmo.lab.records import Records
 from aggmo.lab.setting import Setting
+from aggmo.lab.task import find
 from aggmo.lab.train import train
 
 TESTS = Path(small_tasks.__file__).parent
@@ -188,6 +190,9 @@ def test_a_task_of_the_paper_without_network_or_files(tmp_path, capsys):
     code, out, err = here(capsys, "compare", "resnet32-c10", *options, "--runs", tmp_path)
     assert code == 0, err
     assert "resnet32-c10 (quick)" in out
+    assert "Data: scikit-learn's digits in place of CIFAR-10 (embedded): 1,500 of 50,000 train" in " ".join(out.split())
+    plain = json.loads(here(capsys, "compare", "resnet32-c10", *options, "--runs", tmp_path, "--json")[1])
+    assert plain["data"] == find("resnet32-c10", "quick", Store(embedded=True)).description
     assert json.loads((tmp_path / "resnet32-c10-quick" / "data.json").read_text()) == {
         "data_dir": None,
         "embedded": True,
@@ -265,6 +270,7 @@ BAD = {
     "unknown task": (["mnist"], "task 'mnist': must be module:function, or one of autoencoder, cnn5"),
     "no module": (["no_such_module:task"], "ModuleNotFoundError: No module named 'no_such_module'"),
     "a task that raises": (["small_tasks:broken"], "task 'small_tasks:broken' cannot be made: KeyError"),
+    "a task that leaves": (["small_tasks:leaving"], "task 'small_tasks:leaving' cannot be made: SystemExit: 0"),
     "a task that is rubbish": (["small_tasks:rubbish"], "rubbish() returned a dict, not a Task"),
     "a task that does not work": (["small_tasks:misfit"], "task misfit does not work: RuntimeError: mat1 and mat2"),
     "no scale": (["cnn5", "--scale", "large"], "scale='large': must be one of paper, small, quick"),
@@ -288,6 +294,13 @@ BAD = {
     "workers": ([TASK, "--workers", "0"], "workers=0: must be a whole number >= 1"),
     "engine": ([TASK, "--engine", "slurm"], "Invalid value for '--engine'"),
     "address": ([TASK, "--address", "10.0.0.1:6379"], "--address '10.0.0.1:6379': is for --engine ray"),
+    "cpus here": ([TASK, "--cpus", "2"], "--cpus 2.0: is for --engine ray"),
+    "gpus here": ([TASK, "--gpus", "0.5"], "--gpus 0.5: is for --engine ray"),
+    "a file nowhere": (
+        [TASK, "--csv", "nowhere/t.csv"],
+        "--csv nowhere/t.csv: must be a file in a directory that exists",
+    ),
+    "a file that is none": ([TASK, "--latex", "."], "--latex .: must be a file in a directory"),
     "cpus": ([TASK, "--engine", "ray", "--cpus", "0"], "cpus=0.0: must be a number > 0"),
     "no cluster": ([TASK, *GRID, "--seeds", 3, "--engine", "ray", "--address", "127.0.0.1:9"], "no Ray cluster at"),
     "option": ([TASK, "--learning-rate", "1"], "No such option: --learning-rate"),

@@ -11,6 +11,7 @@ from trials import alive, children, kill, until
 
 from aggmo.lab.engine import End, Report, Task
 from aggmo.lab.engine.local import Local
+from aggmo.lab.engine.perform import perform
 
 
 @pytest.fixture
@@ -59,7 +60,13 @@ def test_a_worker_has_its_threads_from_the_start(threads, tmp_path):
     engine.submit(task(tmp_path, "place"))
     end = ends(engine, 1)[1]
     engine.stop()
-    assert end.outcome == {"session": True, "variable": str(threads), "threads": threads, "devices": None}
+    assert end.outcome == {
+        "session": True,
+        "variable": str(threads),
+        "threads": threads,
+        "devices": None,
+        "device": None,
+    }
     assert end.place["threads"] == threads
     assert {"python", "aggmo", "numpy", "torch"} <= end.place["versions"].keys()
 
@@ -114,6 +121,14 @@ def test_what_a_worker_started_ends_with_it(engine, tmp_path):
 def test_a_trial_has_its_directory_to_itself(engine, tmp_path):
     engine.submit(task(tmp_path, "guarded"))
     assert ends(engine, 1)[1].outcome == {"guarded": True}
+
+
+def test_a_module_that_exits_while_it_is_imported(tmp_path, monkeypatch):
+    """It is missing, as one that raises, and has not ended the worker."""
+    (tmp_path / "a_program.py").write_text("import sys\nsys.exit('not a module')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    end = perform(Task(1, "a_program:trial", {}, str(tmp_path)), print)
+    assert (end.how, end.reason) == ("missing", "SystemExit: not a module")
 
 
 def test_stopping_ends_a_trial_at_once(tmp_path):

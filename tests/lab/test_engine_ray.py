@@ -139,7 +139,11 @@ def test_a_trial_sees_its_share(tmp_path):
     study.run(Ray(gpus=0.5), console=QUIET)
     with study.records() as records:
         outcome = records.trial(1).outcome
-    assert (outcome["devices"], outcome["threads"]) == ("0", 1)
+    assert (outcome["devices"], outcome["threads"], outcome["device"]) == ("0", 1, "cuda")
+    study = Study.declare(tmp_path / "other", "trials:place", grid(seed=[0]))
+    study.run(Ray(), console=QUIET)
+    with study.records() as records:
+        assert records.trial(1).outcome["device"] == "cpu"
 
 
 @pytest.mark.usefixtures("cluster")

@@ -62,28 +62,27 @@ def test_every_float_survives(values, setting):
 
 
 def test_a_row_replaces_its_epoch_and_all_later_ones(records):
-    """Oracle: a dict of epochs, from which whatever is not below a new epoch is dropped."""
+    """Oracle: a dict of epochs, from which whatever is not below a new epoch is dropped, looked at after each row."""
     expected = {}
-    with records.transaction():
-        for epoch, name, value in [
-            (1, "a", 1.0),
-            (2, "a", 2.0),
-            (3, "b", 3.0),
-            (2, "b", 4.0),
-            (3, "a", 5.0),
-            (3, "a", 6.0),
-        ]:
+    for epoch, name, value in [
+        (1, "a", 1.0),
+        (2, "a", 2.0),
+        (3, "b", 3.0),
+        (2, "b", 4.0),
+        (3, "a", 5.0),
+        (3, "a", 6.0),
+    ]:
+        with records.transaction():
             records.add_row(1, {"epoch": epoch, name: value, "seconds": value})
             records.add_row(2, {"epoch": epoch, name: 0.0})
-            expected = {old: row for old, row in expected.items() if old < epoch} | {epoch: {name: value}}
-    curve = records.curve(1)
-    assert sorted(curve) == ["a", "b", "epoch"]
-    for place, (epoch, row) in enumerate(sorted(expected.items())):
-        assert curve["epoch"][place] == epoch
-        for name in ("a", "b"):
-            np.testing.assert_equal(curve[name][place], row.get(name, np.nan))
-    timings = sqlite3.connect(records.path).execute("SELECT epoch, seconds FROM timings").fetchall()
-    assert timings == [(epoch, next(iter(row.values()))) for epoch, row in sorted(expected.items())]
+        expected = {old: row for old, row in expected.items() if old < epoch} | {epoch: {name: value}}
+        curve = records.curve(1)
+        assert curve.pop("epoch").tolist() == sorted(expected)
+        found = [{name: curve[name][i] for name in curve if not np.isnan(curve[name][i])} for i in range(len(expected))]
+        assert found == [expected[each] for each in sorted(expected)]
+        with closing(sqlite3.connect(records.path)) as connection:
+            timings = connection.execute("SELECT epoch, seconds FROM timings ORDER BY epoch").fetchall()
+        assert timings == [(each, next(iter(expected[each].values()))) for each in sorted(expected)]
 
 
 def test_a_trial_without_rows_has_an_empty_curve(records):

@@ -112,6 +112,7 @@ def test_bad_tasks(options, message):
     [
         (("loss", len), "name='loss'"),
         (("", len), "name=''"),
+        (("top-1 error", len), "name='top-1 error' of a metric: must be an identifier such as top1_error"),
         (("error", 3), "of=3 of metric error"),
         (("error", len, "less"), "direction='less'"),
         (("error", len, "min", 3), "transform=3 of metric error"),
@@ -171,6 +172,7 @@ def test_a_task_of_ones_own_is_found():
         ("no_such_module:task", "ModuleNotFoundError: No module named 'no_such_module'"),
         ("small_tasks:no_such_task", "AttributeError: module 'small_tasks' has no attribute 'no_such_task'"),
         ("small_tasks:broken", r"task 'small_tasks:broken' cannot be made: KeyError: 'no such\\nthing'"),
+        ("small_tasks:leaving", r"task 'small_tasks:leaving' cannot be made: SystemExit: 0"),
         ("small_tasks:rubbish", r"rubbish\(\) returned a dict, not a Task"),
         ("small_tasks:jitter", "TypeError: jitter.* missing 2 required positional arguments"),
         ("small_tasks:Task", "TypeError: .*missing"),
@@ -190,6 +192,23 @@ def test_a_module_that_does_not_load(tmp_path, monkeypatch):
         find("unfinished:task")
     assert "\n" not in str(caught.value)
     assert "unfinished" not in sys.modules
+
+
+def test_tensors_on_another_device():
+    """Oracle: the device of the batches; the tensors that were given stay where they are."""
+    data = tensors(evaluation_size=4, augment=lambda batch, _: batch)
+    moved = data.to("meta")
+    batches = [*moved.training(4, torch.Generator()), *moved.evaluation("validation"), *moved.evaluation("test")]
+    assert len(batches) == 3 * 3
+    assert {tensor.device.type for batch in batches for tensor in batch} == {"meta"}
+    assert (moved.evaluation_size, moved.augment) == (data.evaluation_size, data.augment)
+    assert {tensor.device.type for tensor in (*data.train, *data.splits["test"])} == {"cpu"}
+
+
+def test_data_that_stay_where_they_are():
+    task = small_tasks.language()
+    with pytest.raises(ValueError, match="task language on cuda: its data, a Text, has no method `to`"):
+        task.to("cuda")
 
 
 @pytest.mark.parametrize("options", [{"scale": "quick"}, {"store": Store(embedded=True)}])

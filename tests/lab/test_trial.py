@@ -82,6 +82,18 @@ def test_a_task_of_the_paper_reads_where_its_data_are(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"data.json", "trials"}
 
 
+def test_a_trial_computes_on_the_device_that_its_engine_names(tmp_path, monkeypatch):
+    """Oracle: `meta`, which trains up to the first number that is to be read, and has none."""
+    monkeypatch.setenv("AGGMO_DEVICE", "meta")
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", False)
+    settings, task = own(), small_tasks.classification()
+    task.data.augment = None  # whose noise is on the CPU
+    monkeypatch.setattr(small_tasks, "classification", lambda: task)
+    with pytest.raises((RuntimeError, NotImplementedError), match="meta tensor"):
+        trial.trial(settings, tmp_path / "trials" / "1", print)
+    assert torch.backends.cudnn.deterministic
+
+
 def test_a_task_that_has_changed_is_refused(tmp_path, monkeypatch):
     settings = own()
     monkeypatch.setattr(small_tasks, "classification", lambda: small_tasks.language(epochs=2))

@@ -44,7 +44,7 @@ def compare(
     address: Annotated[str | None, typer.Option(help="Of the Ray cluster; one is started here without it.")] = None,
     workers: Annotated[int | None, typer.Option(help="Trials at a time.", show_default="one a processor")] = None,
     cpus: Annotated[float, typer.Option(help="Processors of a trial on Ray.")] = 1.0,
-    gpus: Annotated[float, typer.Option(help="GPUs of a trial on Ray, such as 0.25.")] = 0.0,
+    gpus: Annotated[float, typer.Option(help="GPUs of a trial on Ray, such as 0.25; it then runs there.")] = 0.0,
     resume: Annotated[
         bool, typer.Option("--resume/--fresh", help="Keep what has finished, or set the study aside and begin anew.")
     ] = True,
@@ -64,17 +64,18 @@ def compare(
     """
     if math.isnan(target or 0.0):
         raise ValueError("--target nan: must be a number")
-    if address is not None and engine is not EngineName.RAY:
-        raise ValueError(f"--address {address!r}: is for --engine ray")
+    if engine is not EngineName.RAY:
+        _refuse_shares(address, cpus, gpus)
+    _check_files({"--csv": csv, "--markdown": markdown, "--latex": latex})
     place = _engine(engine, address, workers, cpus, gpus)
     found, scale, settings = _grid(task, scale, data_dir, optimizers, lr, betas, seeds, epochs)
     study = _declare(runs / _name(task, scale), task, scale, data_dir, found, settings, fresh=not resume)
     summary = _run(study, place, retry, tensorboard)
     comparison = _comparison(study, found, target)
     if as_json:
-        _print_json(study, comparison, summary)
+        _print_json(study, found, comparison, summary)
     else:
-        _print_tables(comparison, len({each["seed"] for each in settings}))
+        _print_tables(found, comparison, len({each["seed"] for each in settings}))
     _save(comparison, csv, markdown, latex)
     if figures and not summary.interrupted and comparison.best:
         _draw(study, comparison, quiet=as_json)
@@ -84,6 +85,20 @@ def compare(
 def _name(task: str, scale: str | None) -> str:
     """The name of a study's directory."""
     return f"{task}-{scale}" if scale else task.replace(":", "-")
+
+
+def _refuse_shares(address: str | None, cpus: float, gpus: float) -> None:
+    """Refuse what only Ray can give, unless it is what there is without."""
+    for option, value, usual in (("--address", address, None), ("--cpus", cpus, 1.0), ("--gpus", gpus, 0.0)):
+        if value != usual:
+            raise ValueError(f"{option} {value!r}: is for --engine ray")
+
+
+def _check_files(files: dict[str, Path | None]) -> None:
+    """Refuse files that could not be written in the end, before hours are spent on what they are to hold."""
+    for option, file in files.items():
+        if file is not None and (file.is_dir() or not file.parent.is_dir()):
+            raise ValueError(f"{option} {file}: must be a file in a directory that exists")
 
 
 def _engine(name: EngineName, address: str | None, workers: int | None, cpus: float, gpus: float) -> "Engine":
@@ -245,16 +260,17 @@ def _comparison(study: "Study", task: "Task", target: float | None) -> "Comparis
     return Comparison(task.name, task.select.name, task.select.direction, trials, curves, target)
 
 
-def _print_json(study: "Study", comparison: "Comparison", summary: Any) -> None:
+def _print_json(study: "Study", task: "Task", comparison: "Comparison", summary: Any) -> None:
     """One JSON object on the standard output."""
     import json
     from dataclasses import asdict
 
-    typer.echo(json.dumps({**comparison.plain(), "study": str(study.directory), "trials": asdict(summary)}, indent=2))
+    about = {"data": task.description, "study": str(study.directory), "trials": asdict(summary)}
+    typer.echo(json.dumps({**comparison.plain(), **about}, indent=2))
 
 
-def _print_tables(comparison: "Comparison", seeds: int) -> None:
-    """The three tables and the warnings."""
+def _print_tables(task: "Task", comparison: "Comparison", seeds: int) -> None:
+    """The three tables, the data that they are about, and the warnings."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -273,6 +289,8 @@ def _print_tables(comparison: "Comparison", seeds: int) -> None:
         console.print(table)
     if comparison.best:
         console.print(f"Mean ± standard deviation over {seeds} seed{'s' * (seeds > 1)}.", style="dim")
+    if comparison.best and task.description:
+        console.print(f"Data: {task.description}.", style="dim", markup=False, highlight=False)
     for line in comparison.warnings():
         console.print(f"[yellow]note[/] {line}", highlight=False)
 

@@ -7,11 +7,12 @@ The loop of `aggmo.lab.train` asks a task for batches, and does not look into th
     metric.of(output, batch)              a mean over the batch, too
 """
 
+import copy
 import importlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Generator, Tensor, nn
@@ -39,13 +40,14 @@ class Data(Protocol):
 
 
 class Tensors:
-    """Data held as whole tensors, on the device where the model is: a batch is a tuple of their rows.
+    """Data held as whole tensors, on one device: a batch is a tuple of their rows.
 
     Indexing whole tensors costs a fraction of what a DataLoader does with a Python call for each sample.
 
     Args:
         train, validation, test: tensors of equally many rows, at least one, such as (inputs, labels).
-        augment: changes a training batch, given it and the generator that all its randomness has to come from.
+        augment: changes a training batch, given it and the generator that all its randomness has to come from, which
+            is on the CPU.
         evaluation_size: the rows of an evaluation batch, >= 1.
 
     Raises:
@@ -92,13 +94,24 @@ class Tensors:
         """
         return zip(*(torch.split(tensor, self.evaluation_size) for tensor in self.splits[split]), strict=True)
 
+    def to(self, device: torch.device | str) -> Self:
+        """The same with all tensors on a device.
+
+        >>> Tensors(*3 * [(torch.zeros(5),)]).to("meta").train[0].device
+        device(type='meta')
+        """
+        moved = copy.copy(self)
+        moved.train = tuple(tensor.to(device) for tensor in self.train)
+        moved.splits = {name: tuple(tensor.to(device) for tensor in part) for name, part in self.splits.items()}
+        return moved
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:
     """A number by which a model is judged: the mean over all samples of a split.
 
     Args:
-        name: any but "loss", which is a column of its own.
+        name: an identifier, as it becomes part of the names of columns; any but "loss", which is a column of its own.
         of: from output and batch to the mean over the batch, a tensor with one element.
         direction: "min" or "max", whichever is better.
         transform: applied to the mean over all samples, such as `torch.exp` for a perplexity; None leaves it.
@@ -117,8 +130,10 @@ class Metric:
     transform: Callable[[Tensor], Tensor] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name or self.name == "loss":
-            raise ValueError(f"name={self.name!r} of a metric: must be a string, and not 'loss'")
+        if not isinstance(self.name, str) or not self.name.isidentifier() or self.name == "loss":
+            raise ValueError(
+                f"name={self.name!r} of a metric: must be an identifier such as top1_error, and not 'loss'"
+            )
         if self.direction not in ("min", "max"):
             raise ValueError(f"direction={self.direction!r} of metric {self.name}: must be 'min' or 'max'")
         _check_callable(f"metric {self.name}", self, "of")
@@ -227,6 +242,25 @@ class Task:
         """The metric whose validation value selects the best epoch."""
         return self.metrics[0]
 
+    def to(self, device: torch.device | str) -> "Task":
+        """The same with its data and its models on a device.
+
+        Raises:
+            ValueError: data that have no method `to`, which gives the same on a device.
+
+        >>> part = torch.eye(2), torch.tensor([0, 1])
+        >>> metric = Metric("mean", lambda output, batch: output.mean())
+        >>> task = Task("mine", Tensors(part, part, part), lambda: nn.Linear(2, 2), metric.of, (metric,), 1, 1)
+        >>> task.to("meta").model().weight.device
+        device(type='meta')
+        """
+        move = getattr(self.data, "to", None)
+        if move is None:
+            raise ValueError(
+                f"task {self.name} on {device}: its data, a {type(self.data).__name__}, has no method `to`"
+            )
+        return replace(self, data=move(device), model=lambda: self.model().to(device))
+
 
 def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a training in their usual form.
@@ -270,7 +304,7 @@ resnet32-c100-nobn, lstm
         raise ValueError(f"task {name!r} with a scale or a store: only the paper's tasks have them")
     try:
         task = getattr(importlib.import_module(module), function)()
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a program that is imported may end itself
         raise ValueError(f"task {name!r} cannot be made: {one_line(error)}") from error
     if not isinstance(task, Task):
         raise ValueError(f"task {name!r}: {function}() returned a {type(task).__name__}, not a Task")
@@ -288,7 +322,7 @@ def _of_the_paper(name: str, scale: str, store: "Store | None") -> Task:
     return paper_task(name, scale, store or Store())
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """An exception's type and message on one line.
 
     >>> one_line(ValueError("two    lines"))

@@ -381,8 +381,9 @@ def _model(task: Task) -> nn.Module:
 
 
 def _random_state() -> dict[str, Any]:
-    """The state of torch's global generators, the GPUs' as well."""
-    return {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all()}
+    """The state of torch's global generators, the GPUs' as well if any is in use: to ask would take memory on each."""
+    in_use = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return {"cpu": torch.get_rng_state(), "cuda": torch.cuda.get_rng_state_all() if in_use else []}
 
 
 def _set_random_state(state: dict[str, Any]) -> None:

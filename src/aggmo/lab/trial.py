@@ -9,13 +9,15 @@ The settings of a trial have everything on which its outcome depends:
     seed        of parameters, data order and dropout
     epochs, batch_size, schedule, clip, weight_decay, patience      where they differ from the task's own
 
-Where the data lie is not among them, as it changes nothing: it is in a file of the study.
+Where the data lie is not among them, as it changes nothing: it is in a file of the study. Nor is the device, which the
+engine gives in the environment variable AGGMO_DEVICE, as torch calls it: the CPU where there is none.
 """
 
 import hashlib
 import json
 import math
 import operator
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields, replace
@@ -28,6 +30,7 @@ import torch
 from torch import Generator, nn
 
 from aggmo.lab.data.store import Store
+from aggmo.lab.engine import DEVICE
 from aggmo.lab.schedule import Constant, Milestones, Plateau, as_plain, from_plain
 from aggmo.lab.setting import Setting
 from aggmo.lab.task import Batch, Metric, Split, Task, Tensors, find
@@ -219,16 +222,20 @@ def _task(settings: Mapping[str, Any], directory: Path) -> Task:
     file = directory.parents[1] / STORE
     scale = settings.get("scale")
     where = file.read_text() if scale is not None and file.exists() else "{}"
-    task = _loaded(settings["task"], scale, where)
+    task = _loaded(settings["task"], scale, where, os.environ.get(DEVICE, "cpu"))
     if (found := content(settings["task"], scale, task)) != settings["content"]:
         raise ValueError(f"content={settings['content']!r}: data or numbers of {task.name} have changed, to {found!r}")
     return task
 
 
 @lru_cache(maxsize=1)
-def _loaded(name: str, scale: str | None, where: str) -> Task:
+def _loaded(name: str, scale: str | None, where: str, device: str) -> Task:
     """A task, for all the trials of a worker that have it."""
-    return find(name, scale, None if scale is None else Store(**json.loads(where)))
+    task = find(name, scale, None if scale is None else Store(**json.loads(where)))
+    if device == "cpu":
+        return task
+    torch.backends.cudnn.deterministic = True  # a trial is to give the same records again
+    return task.to(device)
 
 
 def _described(value: object) -> Any:

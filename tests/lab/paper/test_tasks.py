@@ -2,6 +2,7 @@
 
 import math
 import struct
+from itertools import islice
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch.nn import functional
 from aggmo.lab.data.description import DataError
 from aggmo.lab.data.store import Store
 from aggmo.lab.models.awd_lstm import Reader
+from aggmo.lab.optimizers import build
 from aggmo.lab.paper.settings import SETTINGS
 from aggmo.lab.paper.tasks import paper_task
 from aggmo.lab.schedule import Constant, Milestones, Plateau
@@ -128,6 +130,24 @@ def test_the_language_models_learning_rates_follow_the_windows(tasks):
     assert [task.lr_factor(window) for window in windows] == [len(window.words) / 20 for window in windows]
     assert [task.size(window) for window in windows] == [20 * len(window.words) for window in windows]
     assert len({len(window.words) for window in windows}) > 3
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_step_on_another_device(name, tasks):
+    """Oracle: torch's device `meta`, which computes nothing, and refuses tensors of two devices in one operation."""
+    task = tasks[name].to("meta")
+    model = task.model()
+    optimizer = build("aggmo", model.parameters(), 0.1, (0.0, 0.9), weight_decay=task.weight_decay)
+    for batch in islice(task.data.training(task.batch_size, torch.Generator()), 2):
+        output = task.forward(model, batch)
+        task.loss(output, batch).backward()
+        optimizer.step()
+    assert {p.grad.device.type for p in model.parameters()} == {"meta"}
+    model.eval()
+    for split in ("validation", "test"):
+        batch = next(iter(task.data.evaluation(split)))
+        assert task.select.of(task.forward(model, batch), batch).device.type == "meta"
+    assert next(tasks[name].model().parameters()).device.type == "cpu"
 
 
 def test_what_differs_by_optimizer(tasks):

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+DEVICE = "AGGMO_DEVICE"  # the environment variable that tells a trial on which of torch's devices it computes
+
 
 @dataclass(frozen=True, slots=True)
 class Task:

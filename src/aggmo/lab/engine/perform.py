@@ -37,7 +37,7 @@ def perform(task: Task, report: Callable[[Row], None], threads: int = 1) -> End:
     outcome, reason = None, None
     try:
         function = _function(task.function)
-    except Exception as error:  # whatever a module does while it is imported
+    except (Exception, SystemExit) as error:  # whatever a module does while it is imported
         return End(task.trial, "missing", reason=traceback.format_exception_only(error)[-1].strip())
     try:
         if "torch" in sys.modules:

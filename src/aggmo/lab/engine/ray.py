@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from aggmo.lab.engine import End, Report, Task
+from aggmo.lab.engine import DEVICE, End, Report, Task
 from aggmo.lab.engine.perform import Row, perform
 from aggmo.lab.records import StudyError
 from aggmo.theory.arguments import number, whole
@@ -24,7 +24,7 @@ class Ray:
     Args:
         address: of the cluster, as `ray.init` takes it; None starts one on this machine, for as long as the study runs.
         cpus: the share of processors that a trial asks for, > 0.
-        gpus: the share of GPUs that a trial asks for, >= 0; 0.25 puts four trials on one.
+        gpus: the share of GPUs that a trial asks for, >= 0; 0.25 puts four trials on one. With any, it computes there.
         workers: how many trials at a time; None is as many as the cluster has room for when the study starts.
         threads: of each trial.
 
@@ -83,7 +83,8 @@ class Ray:
     def submit(self, task: Task) -> None:
         """Hand a task to the cluster."""
         path = [os.path.abspath(entry) for entry in sys.path]
-        self._tasks[self._perform.remote(task, self._mailbox, path, self.threads)] = task.trial
+        device = "cuda" if self.gpus else "cpu"
+        self._tasks[self._perform.remote(task, self._mailbox, path, self.threads, device)] = task.trial
 
     def wait(self, timeout: float) -> list[Report | End]:
         """What happened since the last call, after at most that many seconds if nothing did."""
@@ -196,9 +197,10 @@ def _knock(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=5.0).close()
 
 
-def _perform(task: Task, mailbox: Any, path: Sequence[str], threads: int) -> End:
+def _perform(task: Task, mailbox: Any, path: Sequence[str], threads: int, device: str) -> End:
     """A task on the cluster, where modules are found as in the driver."""
     import ray
 
     sys.path += [entry for entry in path if entry not in sys.path]
+    os.environ[DEVICE] = device  # Ray does not hide the GPUs from a trial that asked for none
     return perform(task, lambda row: ray.get(mailbox.put.remote(task.trial, row)), threads)
