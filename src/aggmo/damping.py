@@ -1,11 +1,11 @@
 """Damping vectors: the betas of the K velocities and the weights with which the step sums them.
 
-Notation of the paper: K velocities v_i with damping beta_i, i = 1 ... K, and the step of equation (4),
+Notation of the paper: K velocities v_i with damping beta_i, i = 1 ... K, and the step of equation (3),
 
     v_i   <- beta_i v_i - grad f(theta)
     theta <- theta + lr * sum_i w_i v_i
 
-with w_i = 1/K. Free weights stand for the learning rates of each velocity in equation (5): w_i = lr_i / (K lr).
+with w_i = 1/K. Free weights stand for the learning rates of each velocity in equation (4): w_i = lr_i / (K lr).
 This is the only place where betas and weights are validated.
 """
 
@@ -124,7 +124,7 @@ class Damping:
 
     @classmethod
     def nesterov(cls, beta: float) -> Self:
-        """Nesterov momentum as an aggregated momentum (section 4), in the iterate phi of equation (9).
+        """Nesterov momentum as an aggregated momentum (section 4), in the iterate phi of equation (7).
 
             betas = (0, beta),  w = (1, beta)
 

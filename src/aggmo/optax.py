@@ -105,7 +105,7 @@ def scale_by_aggmo(
     weights: Numbers | None = None,
     accumulator_dtype: Any = None,
 ) -> optax.GradientTransformation:
-    """Turn gradients into the weighted sum of K velocities, equations (4) and (5) without the learning rate.
+    """Turn gradients into the weighted sum of K velocities, equations (3) and (4) without the learning rate.
 
         v_i <- beta_i v_i + g,  update = sum_i w_i v_i
 

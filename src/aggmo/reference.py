@@ -22,7 +22,7 @@ def step(
     decoupled_weight_decay: bool = False,
     maximize: bool = False,
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """One step of aggregated momentum, equation (4), or with unequal weights equation (5).
+    """One step of aggregated momentum, equation (3), or with unequal weights equation (4).
 
         v_i   <- beta_i v_i + g
         theta <- theta - lr * (w_1 v_1 + ... + w_K v_K)

@@ -21,7 +21,7 @@ from aggmo.torch.sgd import build_up, sgd_options
 class AggMo(Optimizer):
     r"""Aggregated momentum: K velocities with dampings of their own, and a step along their weighted sum.
 
-    With the gradient g of the loss at theta, equations (4) and (5) of the paper read
+    With the gradient g of the loss at theta, equations (3) and (4) of the paper read
 
         v_i   <- beta_i v_i + g              i = 1 ... K
         theta <- theta - lr * sum_i w_i v_i  w_i = 1/K unless weights are given
