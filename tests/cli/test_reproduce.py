@@ -200,6 +200,7 @@ def test_a_page_of_nothing_yet(capsys, tmp_path):
         (["figure-8"], "item 'figure-8': must be one of"),
         (["--scale", "huge"], "scale='huge': must be one of paper, small, quick"),
         (["--address", "ray://x"], "is for --engine ray"),
+        (["--gpus", "0.5"], "--gpus 0.5: is for --engine ray"),
         (["table-1", "--data-dir", "no/such/place"], "no such directory"),
         (["table-1", "--workers", "0"], "workers"),
     ],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aggmo.cli.compare import EngineName
+from aggmo.cli.compare import EngineName, refuse_shares
 
 if TYPE_CHECKING:
     from aggmo.lab.engine import Engine
@@ -45,8 +45,8 @@ def reproduce(
         for item in ITEMS:
             typer.echo(f"{item.name:28}{item.shows}{'' if item.tasks else ' (theory)'}")
         return
-    if address is not None and engine is not EngineName.RAY:
-        raise ValueError(f"--address {address!r}: is for --engine ray")
+    if engine is not EngineName.RAY:
+        refuse_shares(address, 1.0, gpus)
     chosen = choose(items or [])
     began = time.monotonic()
     options = _options(items or [], scale, data_dir, out)
