@@ -161,6 +161,7 @@ class Chart:
             at = top + (1.0 - float(self.y.at(value))) * height
             ticks.append(f'<line class="grid" x1="{left}" x2="{left + width}" y1="{at:.1f}" y2="{at:.1f}"/>')
             ticks.append(f'<text x="{left - 5}" y="{at + 4:.1f}" text-anchor="end">{name}</text>')
+        ticks.append(f'<text x="{left - 5}" y="15" text-anchor="end">{escape(self.y.label)}</text>')
         return (
             f'<svg class="chart" viewBox="0 0 {self.width} {self.height}" role="img" aria-label="{escape(self.title)}"'
             f'{self.data}><g class="axes">{"".join(ticks)}'

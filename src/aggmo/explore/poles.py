@@ -1,5 +1,6 @@
 """The third view: the eigenvalues in the complex plane, and the steps at which AggMo is stable."""
 
+import itertools
 from functools import lru_cache
 
 import numpy as np
@@ -8,7 +9,7 @@ from aggmo.damping import Damping
 from aggmo.explore.chart import Axis, Chart, key
 from aggmo.explore.view import Number, View, digits
 from aggmo.theory.quadratic import eigenvalues, spectral_radius
-from aggmo.theory.stability import limit, underdamped
+from aggmo.theory.stability import limit, real_windows, underdamped
 
 
 @lru_cache(maxsize=64)
@@ -22,6 +23,7 @@ def poles(damping: Damping, rival: Damping, name: str, step: float) -> View:
     end = limit(damping)
     complex_steps = underdamped(damping)
     low, high = complex_steps or (np.nan, np.nan)
+    up_to = digits(high) + "".join(f", not {digits(a)} … {digits(b)}" for a, b in real_windows(damping))
     found = eigenvalues(damping, step)
     radius = float(spectral_radius(damping, step))
     oscillates = bool(np.abs(found.imag).max() > 0.0)
@@ -32,7 +34,7 @@ def poles(damping: Damping, rival: Damping, name: str, step: float) -> View:
         "complex": Number("its eigenvalues", float(oscillates), "a complex pair" if oscillates else "all real"),
         "limit": Number("stable for lr·λ below", end),
         "low": Number("under-damped from", float(low), digits(low) if complex_steps else "never"),
-        "high": Number("under-damped up to", float(high), digits(high) if complex_steps else "never"),
+        "high": Number("under-damped up to", float(high), up_to if complex_steps else "never"),
         "radius rival": Number(f"ρ, {name}", float(spectral_radius(rival, step))),
     }
     text = (
@@ -50,7 +52,7 @@ def _plane(damping: Damping, rival: Damping, step: float) -> str:
     angle = np.linspace(0.0, 2.0 * np.pi, 121)
     chart.line(np.cos(angle), np.sin(angle), "circle")
     near = np.geomspace(1e-7, 1.0, 60)  # where two meet they move fast
-    meetings = [end * (1.0 + side * near) for end in underdamped(damping) or () for side in (-1, 1)]
+    meetings = [end * (1.0 + side * near) for end in _meetings(damping) for side in (-1, 1)]
     steps = np.sort(np.concatenate([np.geomspace(1e-5, 1.0, 150), np.linspace(0.0, 5.0, 200), *meetings]))
     steps = steps[(steps > 0.0) & (steps < 1.3 * limit(damping))]
     locus = eigenvalues(damping, steps)
@@ -64,16 +66,22 @@ def _plane(damping: Damping, rival: Damping, step: float) -> str:
 
 def _radii(damping: Damping, rival: Damping, step: float) -> str:
     """The spectral radius against the step, with the region of stability."""
-    end, complex_steps = limit(damping), underdamped(damping)
-    far = max(end, limit(rival), 1.0) * 1.15
+    end = limit(damping)
+    far = max(end, limit(rival), step, 1.0) * 1.15
     steps = np.linspace(0.0, far, 400)
     chart = Chart("ρ against lr·λ", Axis("lr·λ", 0, far), Axis("ρ", 0, 1.4), 420, 400)
     chart.span(0.0, end, "stable")
-    if complex_steps:
-        chart.span(*complex_steps, "under", height=10)
+    meetings = _meetings(damping)
+    for low, high in zip(meetings[::2], meetings[1::2], strict=True):
+        chart.span(low, high, "under", height=10)
     chart.level(1.0, "zero")
     chart.line(steps, spectral_radius(damping, steps), "aggmo")
     chart.line(steps, spectral_radius(rival, steps), "rival")
     chart.mark(end, "limit", "bound")
     chart.mark(step, "lr·λ", "plain", row=1)
     return chart.svg()
+
+
+def _meetings(damping: Damping) -> list[float]:
+    """The steps at which a pair of eigenvalues becomes complex and real again, by turns."""
+    return sorted(itertools.chain(underdamped(damping) or (), *real_windows(damping)))

@@ -45,17 +45,18 @@ def rates(damping: Damping, rival: Damping, name: str, lr: float, kappa: float) 
     numbers = {
         "limit": Number("stability limit of lr·λ", limit(damping)),
         "best lr": Number(f"best lr at κ = {kappa:g}", our_lr),
-        "rate": Number("rate there", our_rate),
+        "rate": Number("rate at the best lr", our_rate),
         "behind": Number("optimal CM is faster by", optimum / our_rate),
         "limit rival": Number(f"limit, {name}", limit(rival)),
         "best lr rival": Number(f"best lr, {name}", their_lr),
         "rate rival": Number(f"rate, {name}", their_rate),
         "steep": Number("AggMo's rate at the chosen lr, λ = 1", float(rate(damping, lr))),
-        "flat": Number("and at λ = 1/κ", float(rate(damping, lr / kappa))),
+        "flat": Number("AggMo's rate at the chosen lr, λ = 1/κ", float(rate(damping, lr / kappa))),
     }
     text = (
-        "Curvatures from 1/κ to 1. The dotted line is classical momentum with β and lr chosen for each κ. On the right "
-        "the rate at one curvature: the shaded steps lr·λ are those at the best lr, and the worst of them counts."
+        "Curvatures from 1/κ to 1. The dotted line is classical momentum with β and lr chosen for each κ. The other "
+        "picture has the rate at one curvature: the shaded steps lr·λ are those at the best lr, and the worst of them "
+        "counts."
     )
     names = [("aggmo", "AggMo"), ("rival", name), ("optimum", "best CM for each κ")]
     charts = (against.svg(), _profile(damping, rival, lr, kappa, our_lr))

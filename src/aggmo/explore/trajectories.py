@@ -11,6 +11,7 @@ from aggmo.explore.view import Number, View, digits
 from aggmo.theory.quadratic import Trajectory, trajectory
 
 CURVATURES = (1.0, 0.1, 0.01, 0.001)  # those of figure 1
+LARGE, SMALL = 1.6, 1.1  # how far from 0 the charts of either size reach
 NEAR = 0.01  # x has settled when it stays nearer to 0 than this
 
 
@@ -47,6 +48,15 @@ def runs(damping: Damping, lr: float, curvature: float, steps: int) -> Trajector
         return trajectory(damping, lr, (curvature, *CURVATURES), steps)
 
 
+def inside(iterates: npt.NDArray[np.float64], high: float) -> int:
+    """How many iterates to draw: up to the first of those that all lie beyond +-high, to the end of the run.
+
+    >>> inside(np.array([1.0, -2.0, 0.5, -3.0, 4.0, -5.0]), 1.6)
+    4
+    """
+    return int(min(np.flatnonzero(np.abs(iterates) <= high)[-1] + 2, len(iterates)))
+
+
 @lru_cache(maxsize=64)
 def trajectories(damping: Damping, rival: Damping, name: str, lr: float, curvature: float, steps: int) -> View:
     """The view.
@@ -79,30 +89,32 @@ def trajectories(damping: Damping, rival: Damping, name: str, lr: float, curvatu
     names += [(f"swatch v{i}", f"velocity, β = {digits(beta)}") for i, beta in enumerate(damping.betas)]
     text = (
         "Along an eigen-direction f = λx²/2, from x = 1 at rest. Each band is a velocity, drawn from the path "
-        "outwards and scaled to its own largest: above the path it points up. "
-        "Settled means that |x| stays below 0.01."
+        "outwards and scaled to its own largest: above the path it points up. Settled means that |x| stays below 0.01. "
+        "What grows without bound is drawn until it leaves the picture for good."
     )
     return View("trajectories", "1. Trajectories", text, key(names), (*large, *small), numbers)
 
 
 def _bands(title: str, run: Trajectory, style: str, steps: int) -> str:
     """The path at the chosen curvature with its velocities."""
-    chart = Chart(title, Axis("step", 0, steps), Axis("x", -1.6, 1.6))
+    chart = Chart(title, Axis("step", 0, steps), Axis("x", -LARGE, LARGE))
     chart.level(0.0, "zero")
     path = run.iterates[:, 0]
+    path = path[: inside(path, LARGE)]
     for i in range(run.velocities.shape[1]):
-        velocity = np.nan_to_num(run.velocities[:, i, 0])
+        velocity = run.velocities[: len(path), i, 0]
         largest = np.abs(velocity).max()
         outer = path + 0.5 * velocity / (largest if largest > 0.0 else 1.0)
-        chart.band(np.nan_to_num(path), np.nan_to_num(outer), f"v{i}" if style == "aggmo" else f"r{i}")
+        chart.band(path, outer, f"v{i}" if style == "aggmo" else f"r{i}")
     chart.curve(path, style)
     return chart.svg()
 
 
 def _small(i: int, ours: Trajectory, theirs: Trajectory, steps: int) -> str:
     """Both at one of the curvatures of figure 1."""
-    chart = Chart(f"λ = {CURVATURES[i]:g}", Axis("step", 0, steps), Axis("x", -1.1, 1.1), width=240, height=170)
+    chart = Chart(f"λ = {CURVATURES[i]:g}", Axis("step", 0, steps), Axis("x", -SMALL, SMALL), width=240, height=170)
     chart.level(0.0, "zero")
-    chart.curve(ours.iterates[:, i + 1], "aggmo")
-    chart.curve(theirs.iterates[:, i + 1], "rival")  # dashed, so that both are seen where they coincide
+    for run, style in ((ours, "aggmo"), (theirs, "rival")):  # this one dashed: both are seen where they coincide
+        path = run.iterates[:, i + 1]
+        chart.curve(path[: inside(path, SMALL)], style)
     return chart.svg()
