@@ -61,7 +61,7 @@ def underdamped(damping: Damping | Iterable[SupportsFloat]) -> tuple[float, floa
         damping: the damping vector, or its betas.
 
     Returns:
-        (c_low, c_high), or None if no beta with weight is positive: then nothing is ever complex.
+        The pair c_low, c_high; None if no beta with weight is positive, as then nothing is ever complex.
 
     Raises:
         ValueError: betas that make no damping vector.
