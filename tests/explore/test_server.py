@@ -14,6 +14,8 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from aggmo.explore.settings import MOST, RANGES, Settings, query
+
 
 def answer(address, host=None, origin=None, path="/"):
     """Status and body of a request with these headers."""
@@ -62,6 +64,18 @@ def test_a_page_of_another_origin_gets_nothing(address):
     own = names(address)[0]
     for origin in ("http://example.org", "null", f"https://{own}", "http://127.0.0.1:1"):
         assert answer(address, own, origin) == (403, b"")
+
+
+def test_a_link_too_long_to_be_one_is_refused_and_the_longest_that_is_one_answered(address):
+    own = names(address)[0]
+    row = (0.12345678901234567,) * MOST
+    numbers = {name: low + (high - low) / 3 for name, (low, high) in RANGES.items() if name != "a"}
+    longest = query(Settings(betas=row, weights=row, **numbers))
+    assert 400 < len(longest) < 700
+    assert answer(address, own, path="/" + longest)[0] == 200
+    told = b"This link cannot be used: it is too long to be one of the explorer's.\n"
+    assert answer(address, own, path="/?betas=" + "0," * 5000) == (414, told)
+    assert answer(address, "example.org", path="/?betas=" + "0," * 5000) == (403, b"")
 
 
 def test_a_web_socket_is_opened_by_the_page_alone(address):

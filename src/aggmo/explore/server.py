@@ -7,6 +7,7 @@ from typing import Any
 
 HOST = "127.0.0.1"
 NAMES = (HOST, "localhost")
+LONGEST = 4000  # bytes of a query: a link with all settings has under 700, the page's own requests under 1000
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -18,7 +19,8 @@ def guard(application: Application, port: int) -> Application:
     """An application that answers only what was asked under this machine's own name.
 
     Another web page in the browser can lead requests here, under a name of its own that it lets point to 127.0.0.1, or
-    by opening a WebSocket across origins. Both show in the headers Host and Origin, which a page cannot choose.
+    by opening a WebSocket across origins. Both show in the headers Host and Origin, which a page cannot choose. A link
+    too long to be one of the explorer's is refused, as marimo would try to open its WebSocket for ever.
 
     Args:
         application: what answers.
@@ -36,15 +38,24 @@ def guard(application: Application, port: int) -> Application:
             return
         given = {name: [value for key, value in scope["headers"] if key == name] for name in (b"host", b"origin")}
         known = len(given[b"host"]) == 1 and given[b"host"][0] in hosts
-        if known and all(origin in origins for origin in given[b"origin"]):
-            await application(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008})
+        if not known or any(origin not in origins for origin in given[b"origin"]):
+            await _refuse(scope, send, 403)
+        elif len(scope["query_string"]) > LONGEST:
+            await _refuse(scope, send, 414, b"This link cannot be used: it is too long to be one of the explorer's.\n")
         else:
-            await send({"type": "http.response.start", "status": 403, "headers": [(b"content-length", b"0")]})
-            await send({"type": "http.response.body", "body": b""})
+            await application(scope, receive, send)
 
     return guarded
+
+
+async def _refuse(scope: Scope, send: Send, status: int, told: bytes = b"") -> None:
+    """Answer a request with nothing but a status and a line of text."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    headers = [(b"content-length", str(len(told)).encode()), (b"content-type", b"text/plain; charset=utf-8")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": told})
 
 
 def bind(port: int) -> socket.socket:
