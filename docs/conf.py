@@ -6,6 +6,8 @@ import runpy
 from importlib import metadata
 from pathlib import Path
 
+from docutils import nodes
+
 os.environ.setdefault("KERAS_BACKEND", "torch")  # the signatures are the same on all of them
 
 project = "AggMo"
@@ -47,6 +49,14 @@ def prepare_docstring(_app, what, _name, _object, _options, lines):
         lines[:0] = ["..", ""]  # a comment, as napoleon takes what stands before a colon in the first line for a type
 
 
+def end_examples(_app, doctree):
+    """Take from an example the blank line that doctest needs before the fence, and that the page would show."""
+    for block in doctree.findall(nodes.literal_block):
+        if block.rawsource == block.astext():  # otherwise Sphinx would take it for one with markup in it
+            block.rawsource = block.astext().rstrip("\n")
+            block[:] = [nodes.Text(block.rawsource)]
+
+
 def draw_figures(_app):
     """Draw the pictures of the pages, by running figures.py beside this file."""
     here = Path(__file__).parent
@@ -54,6 +64,7 @@ def draw_figures(_app):
 
 
 def setup(app):
-    """Before napoleon, whose priority is 500: the sections that it makes are indented too."""
+    """Docstrings before napoleon, whose priority is 500: the sections that it makes are indented too."""
     app.connect("builder-inited", draw_figures)
     app.connect("autodoc-process-docstring", prepare_docstring, priority=400)
+    app.connect("doctree-read", end_examples)

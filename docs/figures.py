@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import torch
 from matplotlib.figure import Figure
 
 import aggmo.explore
@@ -150,7 +151,8 @@ def explorer(directory):
     colours = (Path(aggmo.explore.__file__).parent / "page.css").read_text()
     start, end = view.charts[0].split(">", 1)
     font = 'font-family="sans-serif" font-size="12" xmlns="http://www.w3.org/2000/svg"'
-    (directory / "explorer.svg").write_text(f"{start} {font}><style>{colours}</style>{end}")
+    paper = 'style="background: #ffffff"'  # as the other pictures: a page may be dark, and its picture does not know
+    (directory / "explorer.svg").write_text(f"{start} {font} {paper}><style>{colours}</style>{end}")
 
 
 def edge_of_stability(directory):
@@ -158,6 +160,7 @@ def edge_of_stability(directory):
     experiment = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "edge_of_stability.py"))
     train, dampings, steps = experiment["train"], experiment["DAMPINGS"], 2000
     tones = dict(zip(dampings, (colour("sgd"), colour("cm"), colour("nesterov"), *[colour("aggmo")] * 2), strict=True))
+    torch.set_num_threads(1)  # as the benchmark does: with tensors as small as these, threads wait for one another
     figure = Figure(figsize=(7.2, 3.4))
     left, right = figure.subplots(1, 2)
     for name in list(dampings)[:-1]:
