@@ -161,11 +161,12 @@ class Chart:
             at = top + (1.0 - float(self.y.at(value))) * height
             ticks.append(f'<line class="grid" x1="{left}" x2="{left + width}" y1="{at:.1f}" y2="{at:.1f}"/>')
             ticks.append(f'<text x="{left - 5}" y="{at + 4:.1f}" text-anchor="end">{name}</text>')
-        ticks.append(f'<text x="{left - 5}" y="15" text-anchor="end">{escape(self.y.label)}</text>')
+        ticks.append(f'<text class="name" x="{left - 14}" y="15" text-anchor="end">{escape(self.y.label)}</text>')
         return (
             f'<svg class="chart" viewBox="0 0 {self.width} {self.height}" role="img" aria-label="{escape(self.title)}"'
             f'{self.data}><g class="axes">{"".join(ticks)}'
-            f'<text x="{left + width}" y="{self.height - 6}" text-anchor="end">{escape(self.x.label)}</text>'
+            f'<text class="name" x="{left + width}" y="{self.height - 6}" text-anchor="end">'
+            f"{escape(self.x.label)}</text>"
             f'<text class="title" x="{left}" y="15">{escape(self.title)}</text></g>'
             f'<svg class="plot" aria-hidden="true" x="{left}" y="{top}" width="{width}" height="{height}">'
             f"{''.join(self.parts)}</svg></svg>"

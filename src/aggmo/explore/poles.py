@@ -69,7 +69,7 @@ def _radii(damping: Damping, rival: Damping, step: float) -> str:
     end = limit(damping)
     far = max(end, limit(rival), step, 1.0) * 1.15
     steps = np.linspace(0.0, far, 400)
-    chart = Chart("ρ against lr·λ", Axis("lr·λ", 0, far), Axis("ρ", 0, 1.4), 420, 400)
+    chart = Chart("ρ against lr·λ", Axis("lr·λ", 0, far), Axis("", 0, 1.4), 420, 400)
     chart.span(0.0, end, "stable")
     meetings = _meetings(damping)
     for low, high in zip(meetings[::2], meetings[1::2], strict=True):
