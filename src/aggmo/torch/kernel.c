@@ -59,6 +59,8 @@
 
 enum { TILE = 256 }; /* elements; a tile of every tensor stays in the first-level cache (measured: 128 to 256 best) */
 
+enum { MOST = 4 }; /* stored velocities for which there is one loop: up to K = 5 as in the paper */
+
 enum decay { NONE, COUPLED, DECOUPLED };
 enum dtype { F32 = 0, F64 = 1, BF16 = 2, F16 = 3, BF16_AT_RANDOM = 4 }; /* the last is rounded so when it is written */
 
@@ -175,6 +177,13 @@ INLINE int size_of(int32_t dtype) { return dtype == F64 ? 8 : dtype == F32 ? 4 :
     default: { enum { DTYPE = BF16_AT_RANDOM }; call; break; }                                                     \
     }
 
+/* Whether there is one loop for such a step; a velocity that is the gradient itself comes before the others or not. */
+INLINE int has_one_loop(const struct aggmo_step *s) {
+    int leading = s->place[0] < 0;
+    return s->k == leading + s->stored && s->stored >= 1 && s->stored <= MOST && s->theta_dtype == s->velocity_dtype &&
+           s->theta_dtype != F16;
+}
+
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
 #define NAME(function) JOIN(function, REAL)
@@ -271,16 +280,22 @@ INLINE void NAME(move)(char *RESTRICT theta, int dtype, const REAL *RESTRICT tot
     for (int j = 0; j < n; j++) NAME(put)(theta, dtype, j, NAME(get)(theta, dtype, j) - lr * total[j], bits);
 }
 
-/* The whole step in one loop, for one or two stored velocities, after one that is the gradient itself (`leading`) or
+/* The whole step in one loop, for one to MOST stored velocities, after one that is the gradient itself (`leading`) or
  * not, and tensors of one dtype. All parameters from `leading` on are constants where this is called. */
 INLINE void NAME(one_loop)(const struct aggmo_step *s, char *theta, const char *gradient, char *const *v, int n,
                            const uint16_t *const *bits, int leading, int stored, int decay, int dtype) {
     REAL factor = (REAL)(s->maximize ? -s->inverse_scale : s->inverse_scale);
     REAL weight_decay = (REAL)s->weight_decay, lr = (REAL)s->lr, weight_0 = (REAL)s->weights[0];
-    REAL beta_1 = (REAL)s->betas[leading], weight_1 = (REAL)s->weights[leading];
-    REAL beta_2 = (REAL)s->betas[leading + stored - 1], weight_2 = (REAL)s->weights[leading + stored - 1];
-    char *v_1 = v[0], *v_2 = v[stored - 1];
-    const uint16_t *bits_0 = bits[0], *bits_1 = bits[1], *bits_2 = bits[stored];
+    REAL beta[MOST], weight[MOST];
+    for (int i = 0; i < stored; i++) {
+        beta[i] = (REAL)s->betas[leading + i];
+        weight[i] = (REAL)s->weights[leading + i];
+    }
+    REAL beta_1 = beta[0], beta_2 = beta[stored > 1], beta_3 = beta[stored > 2 ? 2 : 0], beta_4 = beta[stored - 1];
+    REAL weight_1 = weight[0], weight_2 = weight[stored > 1], weight_3 = weight[stored > 2 ? 2 : 0];
+    REAL weight_4 = weight[stored - 1];
+    char *v_1 = v[0], *v_2 = v[stored > 1], *v_3 = v[stored > 2 ? 2 : 0], *v_4 = v[stored - 1];
+    const uint16_t *bits_0 = bits[0], *bits_1 = bits[1], *bits_2 = bits[2], *bits_3 = bits[3], *bits_4 = bits[4];
     INDEPENDENT
     for (int j = 0; j < n; j++) {
         REAL x = NAME(get)(theta, dtype, j);
@@ -288,30 +303,36 @@ INLINE void NAME(one_loop)(const struct aggmo_step *s, char *theta, const char *
         if (decay == COUPLED) g = g + weight_decay * x;
         REAL moved_1 = NAME(put)(v_1, dtype, j, beta_1 * NAME(get)(v_1, dtype, j) + g, bits_1);
         REAL total = leading ? weight_0 * g + weight_1 * moved_1 : weight_1 * moved_1;
-        if (stored == 2)
+        if (stored > 1)
             total = total + weight_2 * NAME(put)(v_2, dtype, j, beta_2 * NAME(get)(v_2, dtype, j) + g, bits_2);
+        if (stored > 2)
+            total = total + weight_3 * NAME(put)(v_3, dtype, j, beta_3 * NAME(get)(v_3, dtype, j) + g, bits_3);
+        if (stored > 3)
+            total = total + weight_4 * NAME(put)(v_4, dtype, j, beta_4 * NAME(get)(v_4, dtype, j) + g, bits_4);
         if (decay == DECOUPLED) total = total + weight_decay * x;
         NAME(put)(theta, dtype, j, x - lr * total, bits_0);
     }
 }
 
+#define CASE(leading, stored, decay)                                                                               \
+    case leading + 2 * (stored - 1) + 2 * MOST * decay:                                                            \
+        NAME(one_loop)(s, theta, gradient, v, n, bits, leading, stored, decay, dtype);                             \
+        break
+#define CASES(decay)                                                                                               \
+    CASE(0, 1, decay); CASE(0, 2, decay); CASE(0, 3, decay); CASE(0, 4, decay);                                    \
+    CASE(1, 1, decay); CASE(1, 2, decay); CASE(1, 3, decay); CASE(1, 4, decay)
+
 INLINE void NAME(few)(const struct aggmo_step *s, char *theta, const char *gradient, char *const *v, int n, int leading,
                       int stored, int decay, int dtype, const uint16_t *const *bits) {
-    switch (leading + 2 * (stored - 1) + 4 * decay) {
-    case 0: NAME(one_loop)(s, theta, gradient, v, n, bits, 0, 1, NONE, dtype); break;
-    case 1: NAME(one_loop)(s, theta, gradient, v, n, bits, 1, 1, NONE, dtype); break;
-    case 2: NAME(one_loop)(s, theta, gradient, v, n, bits, 0, 2, NONE, dtype); break;
-    case 3: NAME(one_loop)(s, theta, gradient, v, n, bits, 1, 2, NONE, dtype); break;
-    case 4: NAME(one_loop)(s, theta, gradient, v, n, bits, 0, 1, COUPLED, dtype); break;
-    case 5: NAME(one_loop)(s, theta, gradient, v, n, bits, 1, 1, COUPLED, dtype); break;
-    case 6: NAME(one_loop)(s, theta, gradient, v, n, bits, 0, 2, COUPLED, dtype); break;
-    case 7: NAME(one_loop)(s, theta, gradient, v, n, bits, 1, 2, COUPLED, dtype); break;
-    case 8: NAME(one_loop)(s, theta, gradient, v, n, bits, 0, 1, DECOUPLED, dtype); break;
-    case 9: NAME(one_loop)(s, theta, gradient, v, n, bits, 1, 1, DECOUPLED, dtype); break;
-    case 10: NAME(one_loop)(s, theta, gradient, v, n, bits, 0, 2, DECOUPLED, dtype); break;
-    default: NAME(one_loop)(s, theta, gradient, v, n, bits, 1, 2, DECOUPLED, dtype); break;
+    switch (leading + 2 * (stored - 1) + 2 * MOST * decay) {
+        CASES(NONE);
+        CASES(COUPLED);
+        CASES(DECOUPLED);
     }
 }
+
+#undef CASE
+#undef CASES
 
 /* Elements [at, at + n) of one parameter, within one tile; `index` is that of the first in the flat range. */
 INLINE void NAME(tile)(const struct aggmo_step *s, int64_t tensor, int64_t at, int64_t index, int n) {
@@ -323,10 +344,11 @@ INLINE void NAME(tile)(const struct aggmo_step *s, int64_t tensor, int64_t at, i
     REAL factor = (REAL)(s->maximize ? -s->inverse_scale : s->inverse_scale);
     int coupled = weight_decay != 0 && !s->decoupled;
     int leading = s->place[0] < 0; /* a velocity that is the gradient itself, before the others */
-    if (s->k == leading + s->stored && (s->stored == 1 || s->stored == 2) && s->theta_dtype == s->velocity_dtype) {
-        char *v[2] = {0, 0};
-        uint16_t all[3][TILE];
-        const uint16_t *each[3] = {all[0] + index % TILE, all[1] + index % TILE, all[2] + index % TILE};
+    if (has_one_loop(s)) {
+        char *v[MOST];
+        uint16_t all[MOST + 1][TILE];
+        const uint16_t *each[MOST + 1];
+        for (int i = 0; i <= MOST; i++) each[i] = all[i] + index % TILE;
         for (int64_t i = 0; i < s->stored; i++)
             v[i] = (char *)s->velocity[tensor * s->stored + i] + at * size_of(s->velocity_dtype);
         if (s->theta_dtype == BF16_AT_RANDOM)
