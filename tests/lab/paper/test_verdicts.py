@@ -347,3 +347,11 @@ def test_the_speed_up_over_nesterov(ratios, expected):
     """Oracle: the specification's 'about 3 times, near a condition number of 100 only'."""
     check = quadratics.speed_up_check(np.array([10.0, 100.0, 1000.0]), np.array(ratios))
     assert check.holds is expected
+
+
+def test_a_largest_rate_at_the_end_of_the_grid_is_no_limit():
+    """Oracle: by hand. Neither was ever unstable, so nothing is known of where they become so."""
+    evidence = without_batch_norm({"aggmo": 66.0, "cm": 65.0}, {"aggmo": 1.0, "cm": 1.0})
+    assert [check.holds for check in classification.no_batch_norm_checks(evidence)] == [True, None]
+    evidence = without_batch_norm({"aggmo": 66.0, "cm": 65.0}, {"aggmo": 0.3, "cm": 0.3})
+    assert [check.holds for check in classification.no_batch_norm_checks(evidence)] == [True, False]

@@ -249,7 +249,7 @@ RESNET32_C100_NOBN = {
         settings,
         sizes={**settings.sizes, "batch_norm": False},
         optimizers=("cm", "aggmo"),
-        lr={"paper": (0.1, 0.05, 0.01, 0.005), "small": (1.0, 0.3, 0.1, 0.03), "quick": (0.1, 0.03)}[scale],
+        lr={"paper": (0.1, 0.05, 0.01, 0.005), "small": (3.0, 1.0, 0.3, 0.1, 0.03), "quick": (0.1, 0.03)}[scale],
     )
     for scale, settings in RESNET32_C100.items()
 }
