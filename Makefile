@@ -62,7 +62,7 @@ dist: .venv/.dev ## build sdist and wheel, and test the wheel outside the checko
 	build/dist/bin/python $(PIP_INSTALL) $(TORCH)
 	build/dist/bin/python $(PIP_INSTALL) "$$(echo ./dist/*.whl)[all,bench,dev]"
 	python=$$PWD/build/dist/bin/python && outside=$$(mktemp -d) && trap 'rm -rf "$$outside"' EXIT && \
-	cp -R pyproject.toml tests examples benchmarks docs "$$outside" && cd "$$outside" && \
+	cp -R pyproject.toml README.md tests examples benchmarks docs "$$outside" && cd "$$outside" && \
 	"$$python" -m pytest --ignore=tests/test_repository.py tests --pyargs aggmo $(PYTEST_ARGS)
 
 constraints: ## resolve constraints.txt anew, for the torch it pins

@@ -16,7 +16,7 @@ copyright = f"2026, {author}"
 release = metadata.version("aggmo")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "findings.md"]  # the latter is part of reproduction.md
 html_theme = "furo"
 html_title = f"AggMo {release}"
 html_copy_source = False

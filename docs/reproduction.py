@@ -3,11 +3,13 @@
     python docs/reproduction.py reproduction --scale small --data-dir data
 
 The first argument is the run's --out. Every number of the page comes from its records; nothing is computed but theory.
+The page includes findings.md, which is written by hand.
 """
 
 import argparse
 import shutil
 import sqlite3
+import textwrap
 from pathlib import Path
 
 from aggmo.lab.paper.errata import errata
@@ -21,21 +23,18 @@ from aggmo.lab.report.document import document
 
 DOCS = Path(__file__).parent
 
-INTRODUCTION = """\
-# Reproduction of the paper
-
-What came of every figure, table and claim of *Aggregated Momentum: Stability Through Passive Damping* in a run of
-`aggmo reproduce --scale {scale}`: {counts}. Page, pictures and tables are written by `docs/reproduction.py` from the
-records of the run, the study beside them in `docs/reproduction`. No number is typed by hand, and each verdict is
-computed by the rule that stands with it.
-
-{standing}
-
-The theory is at full size. The trainings are not: at this scale networks, data and numbers of epochs are smaller than
-the paper's, so that everything fits on two cores; `aggmo reproduce --scale paper` has the paper's own settings. A part
-of a claim counts as one that cannot be told where the difference is within two standard errors, or where there are no
-numbers.
-"""
+INTRODUCTION = (
+    "What came of every figure, table and claim of *Aggregated Momentum: Stability Through Passive Damping* in a run of"
+    " `aggmo reproduce --scale {scale}`: {counts}. Pictures, tables and verdicts are written by `docs/reproduction.py`"
+    " from the records of the run, the study beside them in `docs/reproduction`; each verdict is computed by the rule"
+    " that stands with it.",
+    "{standing}",
+    "The theory is at full size. The trainings are not: at this scale networks, data and numbers of epochs are smaller"
+    " than the paper's, so that everything fits on two cores; `aggmo reproduce --scale paper` has the paper's own"
+    " settings. A part of a claim counts as one that cannot be told where the difference is within two standard errors,"
+    " or where there are no numbers.",
+)
+FINDINGS = "```{include} findings.md\n```"  # written by hand: what to make of the numbers
 
 
 def main(arguments: argparse.Namespace) -> None:
@@ -62,12 +61,15 @@ def main(arguments: argparse.Namespace) -> None:
     copy.mkdir(parents=True)
     with sqlite3.connect(study / "study.sqlite") as connection:
         connection.execute("VACUUM INTO ?", (str(copy / "study.sqlite"),))
+    with sqlite3.connect(copy / "study.sqlite") as connection:
+        connection.execute("UPDATE attempts SET host = NULL")  # whose machine it was is nobody's business
     outcomes = [result.verdict.outcome for result in results]
     words = ("reproduced", "partly", "not at this scale", "not reproduced")
     counts = ", ".join(f"{outcomes.count(word)} {word}" for word in words)
-    introduction = INTRODUCTION.format(scale=arguments.scale, counts=counts, standing=standing(experiment))
+    filled = {"scale": arguments.scale, "counts": counts, "standing": standing(experiment)}
+    introduction = [textwrap.fill(each.format(**filled), 120, break_on_hyphens=False) for each in INTRODUCTION]
     text = document(results, about, errata(), figures="reproduction/figures")
-    (DOCS / "reproduction.md").write_text(f"{introduction}\n{text}")
+    (DOCS / "reproduction.md").write_text("\n\n".join(["# Reproduction of the paper", *introduction, FINDINGS, text]))
 
 
 def standing(experiment: Experiment) -> str:

@@ -82,12 +82,14 @@ def speed(evidence: Evidence, trials: Sequence[Trial], name: str) -> Score | Non
 
 
 def drawn(evidence: Evidence, axis: Axes, task: str, group: str, name: str, **axes: Any) -> None:
-    """A curve with its band for each optimizer of a task, labelled at its end."""
+    """A curve with its band for each optimizer of a task, labelled at its end: of what did not diverge, if any."""
     for optimizer in SETTINGS[task][evidence.scale].optimizers:
         own = of(evidence.group(task, group), optimizer)
         if own:
-            epochs, rows = curves(evidence, own, name)
-            style.curve(axis, epochs, rows, optimizer)
+            left = [trial for trial in own if not (trial.outcome or {}).get("diverged")]
+            epochs, rows = curves(evidence, left or own, name)
+            lost = f" ({len(own) - len(left)} of {len(own)} diverged)" if len(left) < len(own) else ""
+            style.curve(axis, epochs, rows, optimizer, style.NAMES[optimizer] + lost)
     axis.set(xlabel="epoch", **axes)
     axis.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     style.label_lines(axis)
@@ -96,11 +98,13 @@ def drawn(evidence: Evidence, axis: Axes, task: str, group: str, name: str, **ax
 def damping_name(optimizer: str, betas: Sequence[float]) -> str:
     """A damping in a table.
 
-    >>> damping_name("aggmo", [0.0, 0.9, 0.99]), damping_name("adam", [0.9, 0.999]), damping_name("sgd", [])
-    ('K = 3', 'β₁ = 0.9', '')
+    >>> damping_name("aggmo", [0.0, 0.9, 0.99]), damping_name("aggmo", [0.0]), damping_name("aggmo", [0.9])
+    ('K = 3', 'K = 1', '0.9')
+    >>> damping_name("adam", [0.9, 0.999]), damping_name("sgd", [])
+    ('β₁ = 0.9', '')
     """
     if optimizer == "aggmo":
-        usual = len(betas) > 1 and tuple(betas) == Damping.exponential(k=len(betas)).betas
+        usual = tuple(betas) == Damping.exponential(k=len(betas)).betas
         return f"K = {len(betas)}" if usual else ", ".join(f"{beta:g}" for beta in betas)
     if optimizer == "adam":
         return f"β₁ = {betas[0]:g}"
