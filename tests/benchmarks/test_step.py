@@ -71,7 +71,7 @@ def test_a_whole_run_writes_page_and_plot(step, tmp_path, monkeypatch, capsys):
         assert rows(text)[-len(networks) :] == networks
         in_short = {row[0]: row[1:] for row in rows(text.split("\n## ")[1])}
         assert len(in_short) == 11
-        assert in_short["bytes of state a parameter: float32, all bf16"] == ["8, 4", "8, 4"]
+        assert in_short["bytes of state a parameter: float32, all bf16"] == ["8, 4", "8, 4", "yes"]
         assert (tmp_path / "performance.svg").read_text().count("GPT-2 small") == 1
         assert all(len(line) <= 120 for line in text.splitlines() if not line.startswith("|"))
 
@@ -110,3 +110,20 @@ def test_it_runs_as_a_script():
         [sys.executable, BENCHMARKS / "step.py", "--help"], capture_output=True, text=True, check=True
     )
     assert "--parameters" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("goal", "measured", "reached"),
+    [
+        ("≤ 0.33", "0.30, 0.33", "yes"),
+        ("≤ 0.33", "0.30, 0.34", "in part"),
+        ("≤ 0.75", "0.88", "no"),
+        ("≥ 0.90", "0.91, 0.95", "yes"),
+        ("≥ 0.90", "0.89", "no"),
+        ("8, 4", "8, 4", "yes"),
+        ("8, 4", "12, 4", "no"),
+    ],
+)
+def test_whether_a_goal_is_reached(step, goal, measured, reached):
+    """Oracle: by hand."""
+    assert step.page.Claim("", goal, measured).reached == reached

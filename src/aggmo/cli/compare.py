@@ -65,7 +65,7 @@ def compare(
     if math.isnan(target or 0.0):
         raise ValueError("--target nan: must be a number")
     if engine is not EngineName.RAY:
-        refuse_shares(address, cpus, gpus)
+        refuse_shares(address, gpus, cpus)
     _check_files({"--csv": csv, "--markdown": markdown, "--latex": latex})
     place = _engine(engine, address, workers, cpus, gpus)
     found, scale, settings = _grid(task, scale, data_dir, optimizers, lr, betas, seeds, epochs)
@@ -87,7 +87,7 @@ def _name(task: str, scale: str | None) -> str:
     return f"{task}-{scale}" if scale else task.replace(":", "-")
 
 
-def refuse_shares(address: str | None, cpus: float, gpus: float) -> None:
+def refuse_shares(address: str | None, gpus: float, cpus: float = 1.0) -> None:
     """Refuse what only Ray can give, unless it is what there is without."""
     for option, value, usual in (("--address", address, None), ("--cpus", cpus, 1.0), ("--gpus", gpus, 0.0)):
         if value != usual:

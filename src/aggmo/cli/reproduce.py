@@ -46,7 +46,7 @@ def reproduce(
             typer.echo(f"{item.name:28}{item.shows}{'' if item.tasks else ' (theory)'}")
         return
     if engine is not EngineName.RAY:
-        refuse_shares(address, 1.0, gpus)
+        refuse_shares(address, gpus)
     chosen = choose(items or [])
     began = time.monotonic()
     options = _options(items or [], scale, data_dir, out)

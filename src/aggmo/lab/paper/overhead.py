@@ -34,6 +34,8 @@ def overhead(evidence: Evidence) -> Result:
         (
             "The tasks have the sizes of this scale; the smaller the model's work for each parameter, the larger the"
             " optimizer's share. Times differ from run to run.",
+            "The optimizers are as they come: on a CPU AggMo takes its kernel where there is one, and those of PyTorch"
+            " are not fused. `make bench` has them beside each other, fused and not.",
         ),
         math.fsum(evidence.seconds.get(trial.trial, 0.0) for trial in trials),
     )
