@@ -58,7 +58,7 @@ def written(directory):
     files = {}
     for path in sorted((directory / "run").rglob("*")):
         if path.suffix in {".csv", ".tex", ".md", ".html", ".svg"}:
-            text = re.sub(r"<time[^>]*>[^<]*</time>|Computing: [^.]*\.|Time: [^\n]*", "", path.read_text())
+            text = re.sub(r"<time[^>]*>[^<]*</time>|Computing: [^<\n]*|Time: [^\n]*", "", path.read_text())
             files[path.relative_to(directory)] = re.sub(r"20\d\d-\d\d-\d\d \d\d:\d\d", "", text)
     return files
 

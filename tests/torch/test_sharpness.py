@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import strategies
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -159,6 +159,7 @@ def test_the_largest_lr_is_the_edge(damping, curvature):
     At z = -1 exactly, theta = 1, -1, 1, ... with v_i = -/+ curvature / (1 + beta_i) goes on for ever.
     """
     lr = largest_lr(damping, curvature)
+    assume(lr < 1e300)  # with weights so small that their products have fewer digits
     theta = torch.tensor([1.0], dtype=torch.float64, requires_grad=True)
     optimizer = AggMo([theta], lr=lr, betas=damping)
     theta.grad = torch.zeros(1, dtype=torch.float64)
@@ -171,6 +172,12 @@ def test_the_largest_lr_is_the_edge(damping, curvature):
         theta.grad = curvature * theta.detach()
         optimizer.step()
     assert math.isclose(largest_lr(Damping.classical(0.9), curvature), 2 * 1.9 / curvature)
+
+
+def test_the_least_weight_that_there_is():
+    """Oracle: by hand. A limit beyond the largest number is infinite."""
+    assert largest_lr(Damping((0.0,), (5e-324,)), 0.5) == math.inf
+    assert largest_lr(Damping((0.0,), (1e-300,)), 0.5) == pytest.approx(4e300)
 
 
 @pytest.mark.parametrize("damping", [Damping((0, 0.9, 0.99)), Damping.nesterov(0.9), Damping((0.5, 0.8), (2, 1))])

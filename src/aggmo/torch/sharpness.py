@@ -100,7 +100,7 @@ def largest_lr(betas: Iterable[SupportsFloat] | Damping, sharpness: float) -> fl
         raise ValueError(f"sharpness={sharpness!r}: must be finite and > 0; where no curvature is, no lr is too large")
     damping = Damping.of(betas)
     slowed = math.fsum(w / (1.0 + beta) for beta, w in zip(damping.betas, damping.weights, strict=True))
-    return 2.0 / (slowed * sharpness)
+    return 2.0 / slowed / sharpness  # the product of small ones may be 0
 
 
 def matching_lr(
