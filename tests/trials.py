@@ -211,9 +211,10 @@ def children(pid):
 
 
 def alive(pid):
-    """Whether it runs; one that has ended and that nobody has asked about does not."""
+    """Whether it runs; one that has ended, with all its threads, and that nobody has asked about does not."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        threads = len(list(Path(f"/proc/{pid}/task").iterdir()))
+        return threads > 1 or Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
 

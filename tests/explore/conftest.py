@@ -44,14 +44,14 @@ def run():
     return started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def address():
     """Where the explorer is."""
     with started("--no-browser", "--port", "0") as (_, where):
         yield where
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium():
     """A browser: one for all pages, which then share what it has fetched."""
     with sync_playwright() as playwright:
@@ -158,7 +158,7 @@ def explore(chromium, address):
         one.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def explorer(chromium, address):
     """One page for all tests that leave it in order: its settings say what has been chosen."""
     page = Explorer(chromium, address)
