@@ -91,7 +91,11 @@ def test_half_precision_parameters_are_rounded_once_a_step(backend, dtype, veloc
             total = total + options["weight_decay"] * theta
         expected = torch.from_numpy(theta - lr * total).to(dtype)
         optimizer.step()
-        torch.testing.assert_close(p.detach(), expected, rtol=2 * torch.finfo(dtype).eps, atol=1e-6)
+        # a stored velocity may be rounded to the other side, by which the step is then off
+        off = lr * sum(w * np.abs(v) for w, v in zip(damping.weights, expected_velocities, strict=True))
+        found, expected = p.detach().double().numpy(), expected.double().numpy()
+        allowed = 2 * torch.finfo(dtype).eps * np.abs(expected) + 4 * torch.finfo(stored).eps * off + 1e-6
+        assert (np.abs(found - expected) <= allowed).all()
         for i, beta in enumerate(damping):
             if beta:
                 velocity = optimizer.state[p][f"velocity_{i}"]
